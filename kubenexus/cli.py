@@ -60,8 +60,8 @@ def _bad_input(exc: Exception | str) -> typer.Exit:
     return typer.Exit(BAD_INPUT)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         from importlib import metadata
 
         try:

@@ -98,15 +98,15 @@ def amount(resource: str, value: object) -> int:
 
 def amounts(text: str) -> dict[str, int]:
     """`cpu=4,memory=8Gi` as the scheduler counts it."""
-    found: dict[str, int] = {}
+    amounts_by_name: dict[str, int] = {}
     for row in text.split(","):
         name, equals, value = (part.strip() for part in row.partition("="))
-        if not (name and equals) or name in found:
+        if not (name and equals) or name in amounts_by_name:
             raise QuantityError(f"found {text[:60]!r}, want amounts such as cpu=4,memory=8Gi")
-        found[name] = amount(name, value)
-        if found[name] < 0:
+        amounts_by_name[name] = amount(name, value)
+        if amounts_by_name[name] < 0:
             raise QuantityError(f"found {row.strip()!r}, want zero or more")
-    return found
+    return amounts_by_name
 
 
 def _ceil(value: Decimal) -> int:

@@ -57,10 +57,10 @@ async def run(options: Options) -> None:
     """Watch, plan and bind until SIGTERM or SIGINT."""
     gc.disable()  # until the first lists are in, or for a while: nothing of them is garbage
     asyncio.get_running_loop().call_later(_LONG_START, gc.enable)
-    found = connection.load(options.kubeconfig)
+    connection_config = connection.load(options.kubeconfig)
     stop = process.stop_on_signals()
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(found, component="scheduler"))
+        client = await stack.enter_async_context(Client(connection_config, component="scheduler"))
         recorder = await stack.enter_async_context(
             Recorder(client, controller=options.scheduler_name, instance=process.identity())
         )

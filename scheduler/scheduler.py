@@ -357,7 +357,7 @@ class Scheduler:
 
     def _next_at(self) -> float | None:
         parts = (self.cycle, self.recovery, self.provisioning)
-        due = [one.next_at() for one in parts]
+        due = [part.next_at() for part in parts]
         return min((at for at in due if at is not None), default=None)
 
     # --- inspection ---
@@ -408,10 +408,10 @@ class _Effects:
             allowed = scheduler.accounts.within_quota(unit)
             within = allowed if isinstance(allowed, Unit) else unit
             over = scheduler.accounts.excess_members(unit, within) if within is not unit else None
-        asked = scheduler.provisioning.misfit(within, rejection)
-        self._reporter.unschedulable(unit, within.pods, rejection, provisioning=asked)
+        provisioning = scheduler.provisioning.misfit(within, rejection)
+        self._reporter.unschedulable(unit, within.pods, rejection, provisioning=provisioning)
         if over is not None:
-            mine = {pod.uid for pod in within.pods}
+            allowed_uids = {pod.uid for pod in within.pods}
             self._reporter.members_over_quota(
-                [pod for pod in unit.pods if pod.uid not in mine], over
+                [pod for pod in unit.pods if pod.uid not in allowed_uids], over
             )

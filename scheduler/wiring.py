@@ -267,8 +267,8 @@ class Wiring:
         *,
         on_served: Callable[[bool], None] = lambda served: None,
     ) -> OptionalInformer[T | None]:
-        def make(found: resources.Resource) -> Informer[T | None]:
-            return Informer(self._client, found, keep=lenient(read), on_event=on_event)
+        def make(resource: resources.Resource) -> Informer[T | None]:
+            return Informer(self._client, resource, keep=lenient(read), on_event=on_event)
 
         return OptionalInformer(
             self._client, resource, make=make, on_event=on_event, on_served=on_served
@@ -285,8 +285,8 @@ class Wiring:
         waiting = [
             str(resource)
             for resource, done in (
-                *((one.resource, one.synced) for one in self._informers()),
-                *((one.resource, one.settled) for one in self._optional),
+                *((informer.resource, informer.synced) for informer in self._informers()),
+                *((informer.resource, informer.settled) for informer in self._optional),
             )
             if not done.is_set()
         ]
@@ -297,15 +297,15 @@ class Wiring:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
         gate_writers = [self._gates.run() for _ in range(_GATE_WRITERS)]
-        watches = [one.run() for one in self._informers()]
-        watches += [one.run() for one in self._optional]
+        watches = [informer.run() for informer in self._informers()]
+        watches += [informer.run() for informer in self._optional]
         watches += self._policies.background()
         return [*watches, *writers, *gate_writers, self._recount(), self._usage.run()]
 
     async def lead(self) -> None:
         """Plan once every list is in and, with leader election, this process leads."""
-        for one in self._informers():
-            await one.synced.wait()
+        for informer in self._informers():
+            await informer.synced.wait()
         for kind in self._optional:
             await kind.settled.wait()
         await self._policies.settled.wait()
@@ -334,10 +334,10 @@ class Wiring:
         """Compare the cache with the watched pods from time to time."""
         while True:
             await asyncio.sleep(_RECOUNT_EVERY)
-            found = self.scheduler.cache_mismatches()
-            self._cache_mismatches = len(found)
-            if found:
+            mismatches = self.scheduler.cache_mismatches()
+            self._cache_mismatches = len(mismatches)
+            if mismatches:
                 logger.error(
                     "cache differs from pods",
-                    extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
+                    extra={"nodes": ",".join(mismatches.nodes[:10]), "leaked": mismatches.leaked},
                 )

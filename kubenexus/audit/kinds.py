@@ -24,8 +24,8 @@ async def kinds(client: verbs.Sends, named: Collection[str] = ()) -> list[Resour
     resources: dict[tuple[str, str], Resource] = {}  # (group, kind) -> where
     for row in rows:
         key = (row.group, row.kind)
-        wanted = key in workloads.KINDS or row.kind in named or "/".join(key) in named
+        is_checked = key in workloads.KINDS or row.kind in named or "/".join(key) in named
         listed = row.namespaced and "list" in row.verbs and not row.is_subresource
-        if wanted and listed and not rules.is_never_sent(row.group, row.name):
+        if is_checked and listed and not rules.is_never_sent(row.group, row.name):
             resources.setdefault(key, row.resource)
     return [resources[key] for key in sorted(resources)]

@@ -125,7 +125,7 @@ def up(
     """Start a control plane with fake nodes, the webhook and the scheduler."""
     with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
-        wanted = PlaneOptions(
+        options = PlaneOptions(
             kubernetes=_known(kubernetes),
             nodes=PLAIN_NODES if nodes is None else nodes,
             cluster=_only_one(nodes, cluster),
@@ -133,15 +133,15 @@ def up(
             scheduler=scheduler,
             kube_scheduler=kube_scheduler,
         )
-        wanted.described()
+        options.described()
         if state.is_supervised(folder) and lifecycle.inspect(name, folder).phase == state.UP:
             typer.echo(f"The plane {name!r} is up already.")
             return _print_use(name, folder)
         with _show() as show:
-            locate.get(wanted.kubernetes, env=os.environ, show=show)
+            locate.get(options.kubernetes, env=os.environ, show=show)
         if foreground:
-            return supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
-        arguments = _arguments(name, wanted)
+            return supervisor.supervise(folder, options, env=os.environ, show=Lines(_say))
+        arguments = _arguments(name, options)
         started = lifecycle.start(folder, arguments, env=os.environ, say=_say)
         typer.echo(f"The plane {name!r} is up{'' if started else ' already'}.")
         _print_use(name, folder)
@@ -158,15 +158,15 @@ def _only_one(nodes: int | None, cluster: Path | None) -> Path | None:
     return cluster.absolute() if cluster else None
 
 
-def _arguments(name: str, wanted: PlaneOptions) -> list[str]:
+def _arguments(name: str, options: PlaneOptions) -> list[str]:
     """The same options for `supervise`."""
     return [
         f"--name={name}",
-        f"--kubernetes={wanted.kubernetes}",
-        f"--cluster={wanted.cluster}" if wanted.cluster else f"--nodes={wanted.nodes}",
-        *([] if wanted.webhook else ["--no-webhook"]),
-        *([] if wanted.scheduler else ["--no-scheduler"]),
-        *([] if wanted.kube_scheduler else ["--no-kube-scheduler"]),
+        f"--kubernetes={options.kubernetes}",
+        f"--cluster={options.cluster}" if options.cluster else f"--nodes={options.nodes}",
+        *([] if options.webhook else ["--no-webhook"]),
+        *([] if options.scheduler else ["--no-scheduler"]),
+        *([] if options.kube_scheduler else ["--no-kube-scheduler"]),
     ]
 
 
@@ -191,7 +191,7 @@ def supervise(
     """The process that `up` starts."""
     with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
-        wanted = PlaneOptions(
+        options = PlaneOptions(
             kubernetes=_known(kubernetes),
             nodes=PLAIN_NODES if nodes is None else nodes,
             cluster=_only_one(nodes, cluster),
@@ -199,7 +199,7 @@ def supervise(
             scheduler=scheduler,
             kube_scheduler=kube_scheduler,
         )
-        supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
+        supervisor.supervise(folder, options, env=os.environ, show=Lines(_say))
 
 
 @app.command()

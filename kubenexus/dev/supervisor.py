@@ -56,13 +56,13 @@ def pause(restarts: int) -> float:
     return min(2.0**restarts - 1.0, LONGEST_PAUSE)
 
 
-def supervise(folder: Path, wanted: PlaneOptions, *, env: Mapping[str, str], show: Show) -> None:
+def supervise(folder: Path, options: PlaneOptions, *, env: Mapping[str, str], show: Show) -> None:
     """Run the plane until a signal ends it. Errors go to the state, where `up` reads them."""
     with state.locked(folder):
         state.clear(folder)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _stop)
-        supervisor = Supervisor(folder, wanted, env=env, show=show)
+        supervisor = Supervisor(folder, options, env=env, show=show)
         try:
             supervisor.run()
         except Stop:
@@ -83,7 +83,7 @@ class Supervisor:
     def __init__(
         self,
         folder: Path,
-        wanted: PlaneOptions,
+        options: PlaneOptions,
         *,
         env: Mapping[str, str],
         show: Show,
@@ -91,14 +91,14 @@ class Supervisor:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._folder = folder
-        self._wanted = wanted
+        self._options = options
         self._env = env
         self._show = show
         self._clock = clock
         self._sleep = sleep
         pid = os.getpid()
         own = Process("supervisor", pid, state.start_time(pid))
-        self._state = State(state.STARTING, "", own, wanted.kubernetes)
+        self._state = State(state.STARTING, "", own, options.kubernetes)
         self._restarts: dict[str, int] = {}  # component -> number of restarts
         self._due: dict[str, float] = {}  # component -> time of its next start
 
@@ -119,18 +119,18 @@ class Supervisor:
 
     def run(self) -> None:
         self.report("Locating the programs")
-        binaries = locate.get(self._wanted.kubernetes, env=self._env, show=self._show)
-        described = self._wanted.described()
+        binaries = locate.get(self._options.kubernetes, env=self._env, show=self._show)
+        described = self._options.described()
         self.report("Starting the control plane", kubectl=str(binaries.kubectl))
         with ControlPlane(binaries=binaries, folder=self._folder) as plane:
             self.report(f"Creating {len(described.nodes)} nodes", server=plane.server)
             plane.api().each(plane.api().apply, described.namespaces)
             plane.add_nodes(described.nodes)
             self.report("Starting the webhook and the schedulers")
-            if self._wanted.kube_scheduler:
+            if self._options.kube_scheduler:
                 plane.start_kube_scheduler()
             with Stack(
-                plane, webhook=self._wanted.webhook, scheduler=self._wanted.scheduler
+                plane, webhook=self._options.webhook, scheduler=self._options.scheduler
             ) as stack:
                 self._write_components(plane, stack)
                 self.report("Everything is ready", phase=state.UP)

@@ -33,12 +33,12 @@ async def sync(
     leaf = await _get(client, namespace, name)
     authority = await _get(client, namespace, f"{name}-ca")
     stored = read(leaf, authority)
-    wanted = cert_rotation.rotate(stored, names=names, now=now)
-    if wanted == stored:
+    rotated = cert_rotation.rotate(stored, names=names, now=now)
+    if rotated == stored:
         return False
-    if stored is None or stored.authority != wanted.authority:
-        await _put(client, namespace, f"{name}-ca", authority, wanted.authority)
-    await _put(client, namespace, name, leaf, wanted.leaf, **{"ca.crt": wanted.bundle})
+    if stored is None or stored.authority != rotated.authority:
+        await _put(client, namespace, f"{name}-ca", authority, rotated.authority)
+    await _put(client, namespace, name, leaf, rotated.leaf, **{"ca.crt": rotated.bundle})
     return True
 
 

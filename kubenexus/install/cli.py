@@ -85,7 +85,7 @@ def register(
 ) -> None:
     """Wait until the webhook is ready, then create or update its configurations."""
     try:
-        wanted = _configurations(configurations.read_text())
+        documents = _configurations(configurations.read_text())
         authority = ca_file.read_bytes()
         authority.decode("ascii")
     except (OSError, ValueError, yaml.YAMLError) as exc:
@@ -93,7 +93,7 @@ def register(
 
     async def run(client: Client) -> None:
         await registering.wait_until_ready(url, authority, seconds=timeout, server_name=server_name)
-        await registering.apply(client, wanted, authority)
+        await registering.apply(client, documents, authority)
         logger.info("registered webhook configurations")
 
     _run(kubeconfig, run)
@@ -131,7 +131,7 @@ def probe(
                 return str(exc)
             return ""
 
-        await registering.until(ask, what="admission did not answer", seconds=timeout)
+        await registering.until(ask, failure="admission did not answer", seconds=timeout)
         logger.info("admission answers")
 
     _run(kubeconfig, run)

@@ -45,16 +45,16 @@ class NotInTime(Exception):
 
 
 async def until(
-    ask: Callable[[], Awaitable[str]], *, what: str, seconds: float, every: float = _EVERY
+    check: Callable[[], Awaitable[str]], *, failure: str, seconds: float, every: float = _EVERY
 ) -> None:
-    """Poll until `ask` returns no objection; `NotInTime` with the last one."""
-    last = "no answer yet"
+    """Poll until `check` returns no objection; `NotInTime` with the last one."""
+    objection = "no answer yet"
     try:
         async with asyncio.timeout(seconds):
-            while last := await ask():
+            while objection := await check():
                 await asyncio.sleep(every)
     except TimeoutError as exc:
-        raise NotInTime(f"{what} within {seconds:g} s: {last}") from exc
+        raise NotInTime(f"{failure} within {seconds:g} s: {objection}") from exc
 
 
 async def wait_until_ready(
@@ -73,13 +73,13 @@ async def wait_until_ready(
             except (aiohttp.ClientError, TimeoutError, OSError) as exc:
                 return str(exc) or type(exc).__name__
 
-        await until(ask, what=f"the webhook did not answer at {url}", seconds=seconds)
+        await until(ask, failure=f"the webhook did not answer at {url}", seconds=seconds)
 
 
 async def apply(client: Client, configurations: Sequence[JsonDict], authority: bytes) -> None:
     """Create or update the configurations, in this order."""
-    for wanted in configurations:
-        resource, name = RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
+    for configuration in configurations:
+        resource, name = RESOURCES[configuration["kind"]], configuration["metadata"]["name"]
         try:
             existing: JsonDict | None = await client.get(resource, name)
         except errors.Gone:
@@ -87,19 +87,19 @@ async def apply(client: Client, configurations: Sequence[JsonDict], authority: b
         await client.patch(
             resource,
             name,
-            complete(wanted, existing, authority),
+            complete(configuration, existing, authority),
             kind=PatchKind.APPLY,
             field_manager=MANAGER,
             force=True,
         )
 
 
-def complete(wanted: JsonDict, existing: JsonDict | None, authority: bytes) -> JsonDict:
+def complete(configuration: JsonDict, existing: JsonDict | None, authority: bytes) -> JsonDict:
     """The configuration to apply: with the CA bundle, and with the rules that the webhook added."""
     bundle = base64.b64encode(authority).decode()
     webhooks = [
         {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": bundle}}
-        for webhook in wanted["webhooks"]
+        for webhook in configuration["webhooks"]
     ]
     for webhook in webhooks:
         added = (
@@ -108,7 +108,7 @@ def complete(wanted: JsonDict, existing: JsonDict | None, authority: bytes) -> J
         if added:
             own = sending.rows_of(webhook["rules"])
             webhook["rules"] = sending.rules(own | sending.rows_of(added))
-    return {**wanted, "webhooks": webhooks}
+    return {**configuration, "webhooks": webhooks}
 
 
 def _registered_rules(existing: JsonDict | None) -> Sequence[JsonDict] | None:

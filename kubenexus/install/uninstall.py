@@ -39,7 +39,7 @@ async def unregister(client: Client, *, name: str, namespace: str, seconds: floa
             return str(exc)
         return "" if quiet >= _SETTLED else "pods are still sent to the webhook"
 
-    await register.until(ask, what="admission did not end", seconds=seconds)
+    await register.until(ask, failure="admission did not end", seconds=seconds)
 
 
 async def remove_gates(client: Client) -> int:

@@ -23,18 +23,18 @@ def patch(node: Json, host: Host) -> dict[str, Any] | None:
         "labels": _changes(about.get("labels") or {}, labels.labels(host), stale=True),
         "annotations": _changes(about.get("annotations") or {}, labels.annotations(host)),
     }
-    wanted = {part: rows for part, rows in changes.items() if rows}
-    return {"metadata": wanted} if wanted else None
+    changed = {part: rows for part, rows in changes.items() if rows}
+    return {"metadata": changed} if changed else None
 
 
 def _changes(
-    current: Mapping[str, str], wanted: Mapping[str, str], *, stale: bool = False
+    current: Mapping[str, str], measured: Mapping[str, str], *, stale: bool = False
 ) -> dict[str, str | None]:
     rows: dict[str, str | None] = {
-        key: value for key, value in wanted.items() if current.get(key) != value
+        key: value for key, value in measured.items() if current.get(key) != value
     }
     if stale:
-        rows |= {key: None for key in current if labels.is_ours(key) and key not in wanted}
+        rows |= {key: None for key in current if labels.is_ours(key) and key not in measured}
     return rows
 
 

@@ -155,8 +155,8 @@ def explain(
         loaded = inputs.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
         tiers = loaded.policies.tables.tiers
         if queue_tier is not None and queue_tier not in tiers:
-            want = f"want one of {', '.join(tiers)}"
-            raise UsageError(f"--queue-tier: found {queue_tier!r}, {want}")
+            expected = f"want one of {', '.join(tiers)}"
+            raise UsageError(f"--queue-tier: found {queue_tier!r}, {expected}")
         explanations = [
             command.explain(
                 obj,

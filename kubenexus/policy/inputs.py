@@ -88,29 +88,29 @@ def namespace(path: Path) -> Json:
 
 def namespace_of(obj: Json, known: Json | None, *, labels: str = "") -> Json:
     """The namespace of an object: the known one, or one with labels `key=value,key=value`."""
-    wanted = str(mapping(obj.get("metadata")).get("namespace") or "")
+    own_namespace = str(mapping(obj.get("metadata")).get("namespace") or "")
     if known is None:
-        return _labelled(wanted or "default", labels)
+        return _labelled(own_namespace or "default", labels)
     name = str(mapping(known.get("metadata")).get("name") or "")
-    if wanted and wanted != name:
+    if own_namespace and own_namespace != name:
         raise UsageError(
-            f"the object is in namespace {wanted!r}, but the namespace given is {name!r};"
+            f"the object is in namespace {own_namespace!r}, but the namespace given is {name!r};"
             " give its own"
         )
     return known
 
 
 def _labelled(name: str, labels: str) -> Json:
-    found: dict[str, str] = {}
+    parsed: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in labels.split(","))):
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise UsageError(f"--namespace-labels: found {pair!r}, want key=value,key=value")
-        found[key.strip()] = value.strip()
+        parsed[key.strip()] = value.strip()
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "labels": found},
+        "metadata": {"name": name, "labels": parsed},
     }
 
 

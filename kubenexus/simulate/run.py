@@ -94,13 +94,13 @@ def _pod(answer: AdmissionAnswer, placed: Mapping[str, result.Pod]) -> result.Po
 
 
 def totals(nodes: Iterable[JsonDict]) -> result.ClusterTotals:
-    wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
+    resources = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
     sums: dict[str, int] = {}
     count = 0
     for node in nodes:
         count += 1
         for name, value in node["status"]["allocatable"].items():
-            if name in wanted:
+            if name in resources:
                 sums[name] = sums.get(name, 0) + quantity.amount(name, value)
-    shown = {name: quantity.show(name, sums[name]) for name in wanted if sums.get(name)}
+    shown = {name: quantity.show(name, sums[name]) for name in resources if sums.get(name)}
     return result.ClusterTotals(count, shown)

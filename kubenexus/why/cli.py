@@ -53,12 +53,12 @@ def why(
     kind, slash, name = pod.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):
         raise end(f"{pod!r} is not a pod: want pod/NAME", BAD_INPUT)
-    wanted = f"{namespace}/{name}"
+    pod_key = f"{namespace}/{name}"
     try:
         explanation = (
-            client.explain_at(url, wanted)
+            client.explain_at(url, pod_key)
             if url
-            else asyncio.run(_explain(kubeconfig, wanted, system_namespace))
+            else asyncio.run(_explain(kubeconfig, pod_key, system_namespace))
         )
     except errors.ConfigError as exc:
         raise end(str(exc), BAD_INPUT) from exc

@@ -14,11 +14,11 @@ _UNDECLARED: Final = re.compile(r"^undeclared reference to '([^']+)'")
 
 def from_text(text: str, source: str) -> CompileError:
     """The first error of the engine's report, with its position."""
-    found = _POSITION.search(text)
-    if found is None:
+    position = _POSITION.search(text)
+    if position is None:
         return CompileError(error_kinds.evaluation_error(text).message)
-    message = found[3].removesuffix(" [INVALID_ARGUMENT]").removesuffix(" (in container '')")
-    line, column = max(1, int(found[1])), max(1, int(found[2]))
+    message = position[3].removesuffix(" [INVALID_ARGUMENT]").removesuffix(" (in container '')")
+    line, column = max(1, int(position[1])), max(1, int(position[2]))
     name = _UNDECLARED.search(message)
     if name is not None:
         column = _start(source, line, column, name[1])
@@ -49,12 +49,12 @@ def reject_at(source: str, refused: optional_guard.RejectedExpression | None) ->
         raise CompileError(refused.message, line=line, column=refused.offset - start + 1)
 
 
-def reject_result(result: str, want: ResultType) -> None:
+def reject_result(result: str, expected: ResultType) -> None:
     """Raise when an expression of that type cannot give what is wanted."""
     if "optional_type" in result:
         raise CompileError(f"the expression gives {result}; {optional_guard.ADVICE}")
-    if want != "any" and result not in (want, "dyn"):
+    if expected != "any" and result not in (expected, "dyn"):
         raise CompileError(
-            f"the expression gives {result}; a {want} is wanted, "
+            f"the expression gives {result}; a {expected} is wanted, "
             "compare the value with something or convert it"
         )

@@ -189,7 +189,9 @@ class CppEngine:
             extensions=[_implementations(library.at_run_time(self._current.recall))],
         )
 
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+    def compile(
+        self, source: str, env: Environment, *, result_type: ResultType = "bool"
+    ) -> Program:
         compile_errors.reject_long(source)
         if not env.checked:
             return self._unchecked(source, env)
@@ -205,7 +207,7 @@ class CppEngine:
         except Exception as error:
             raise compile_errors.from_text(str(error), source) from error
         compile_errors.reject_at(source, refused or ready.fault)
-        compile_errors.reject_result(result, want)
+        compile_errors.reject_result(result, result_type)
         try:
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:

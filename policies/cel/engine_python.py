@@ -75,8 +75,10 @@ class PythonEngine:
         own = python_checks.callables(library.portable(self._current.recall))
         self._functions = {name: _over_cel(name, call) for name, call in own.items()}
 
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
-        del want  # known only when the program runs
+    def compile(
+        self, source: str, env: Environment, *, result_type: ResultType = "bool"
+    ) -> Program:
+        del result_type  # known only when the program runs
         compile_errors.reject_long(source)
         declared = [name for name, _ in env.variables]
         survey = python_checks.Survey(declared, {*self._functions, *base_functions})
@@ -98,7 +100,7 @@ class PythonEngine:
         return _PythonProgram(source, references, "dyn", runner, self._current)
 
     def check(self, source: str, env: Environment) -> str:
-        self.compile(source, env, want="any")
+        self.compile(source, env, result_type="any")
         return "dyn"
 
 

@@ -12,10 +12,10 @@ ENGINES: Final = ("cel-expr-python", "cel-python")
 def engine(name: str | None = None) -> Engine:
     """The engine of that name, or the first that this platform has."""
     cpp, python = ENGINES
-    wanted = name or (cpp if engine_cpp.AVAILABLE else python)
-    if wanted not in ENGINES:
-        raise CelError(f"found the CEL engine {wanted!r}, want one of {', '.join(ENGINES)}")
-    if wanted == python:
+    chosen = name or (cpp if engine_cpp.AVAILABLE else python)
+    if chosen not in ENGINES:
+        raise CelError(f"found the CEL engine {chosen!r}, want one of {', '.join(ENGINES)}")
+    if chosen == python:
         # Slow to import, and hardly ever wanted.
         from policies.cel.engine_python import PythonEngine
 

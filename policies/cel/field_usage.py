@@ -158,20 +158,20 @@ def _is_index(call: Expr.Call) -> bool:
 @lru_cache(maxsize=4096)  # as many sets of policies as namespaces may have
 def together(views: tuple[ReachableFields, ...]) -> ReachableFields:
     """What several expressions reach."""
-    found: dict[str, Parts | None] = {}
+    merged: dict[str, Parts | None] = {}
     for view in views:
         for name, parts in view.parts.items():
-            found[name] = _merged(found[name], parts) if name in found else parts
-    return ReachableFields(found)
+            merged[name] = _merged(merged[name], parts) if name in merged else parts
+    return ReachableFields(merged)
 
 
-def _merged(one: Parts | None, other: Parts | None) -> Parts | None:
-    if one is ALL or other is ALL:
+def _merged(first: Parts | None, other: Parts | None) -> Parts | None:
+    if first is ALL or other is ALL:
         return ALL
-    found = dict(one)
+    merged = dict(first)
     for name, parts in other.items():
-        found[name] = _merged(found[name], parts) if name in found else parts
-    return found
+        merged[name] = _merged(merged[name], parts) if name in merged else parts
+    return merged
 
 
 def trim(value: Any, parts: Parts | None) -> Any:

@@ -23,18 +23,18 @@ _SCALARS: Final = {"string": "string", "boolean": "bool", "integer": "int", "num
 def fields(document: Mapping[str, Any], root: str = ROOT) -> dict[str, dict[str, str]]:
     """Type name -> field -> type, for everything a Pod reaches, in name order."""
     schemas = document["components"]["schemas"]
-    found: dict[str, dict[str, str]] = {}
+    fields_by_type: dict[str, dict[str, str]] = {}
     waiting = [root]
     while waiting:
         name = waiting.pop()
-        if _short(name) in found:
+        if _short(name) in fields_by_type:
             continue
         types: dict[str, str] = {}
         for field, schema in schemas[name]["properties"].items():
             types[field], reached = _type(schema, schemas)
             waiting += reached
-        found[_short(name)] = dict(sorted(types.items()))
-    return dict(sorted(found.items()))
+        fields_by_type[_short(name)] = dict(sorted(types.items()))
+    return dict(sorted(fields_by_type.items()))
 
 
 def _short(name: str) -> str:

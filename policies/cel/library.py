@@ -12,10 +12,12 @@ from policies.cel.functions.overload import Function, Overload, merged
 
 def joined(functions: Iterable[Function]) -> tuple[Function, ...]:
     """One function a name: the overloads of equal names together, in order."""
-    found: dict[str, tuple[Overload, ...]] = {}
+    overloads_by_name: dict[str, tuple[Overload, ...]] = {}
     for function in functions:
-        found[function.name] = found.get(function.name, ()) + function.overloads
-    return tuple(Function(name, overloads) for name, overloads in found.items())
+        overloads_by_name[function.name] = (
+            overloads_by_name.get(function.name, ()) + function.overloads
+        )
+    return tuple(Function(name, overloads) for name, overloads in overloads_by_name.items())
 
 
 KUBERNETES: Final = joined(

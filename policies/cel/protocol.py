@@ -203,7 +203,9 @@ class Engine(Protocol):
     @property
     def version(self) -> str: ...
 
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+    def compile(
+        self, source: str, env: Environment, *, result_type: ResultType = "bool"
+    ) -> Program:
         """A program that gives what is wanted. Raises CompileError, nothing else."""
 
     def check(self, source: str, env: Environment) -> str:
@@ -215,7 +217,7 @@ def evaluate_bool(program: Program, activation: Activation) -> bool:
     value = program.evaluate(activation)
     if value is True or value is False:
         return value
-    found, _ = program.evaluate_tagged(activation)
+    type_name, _ = program.evaluate_tagged(activation)
     raise EvaluationError(
-        "type", f"the expression gave a value of type {found}; a rule must give true or false"
+        "type", f"the expression gave a value of type {type_name}; a rule must give true or false"
     )

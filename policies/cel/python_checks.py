@@ -166,12 +166,12 @@ def _chosen(name: str, overloads: tuple[Overload, ...]) -> Callable[..., object]
     known = {overload.parameters: overload.call for overload in overloads}
 
     def call(*arguments: object) -> object:
-        found = known.get(tuple(_kind(argument) for argument in arguments))
-        if found is None:
+        overload = known.get(tuple(_kind(argument) for argument in arguments))
+        if overload is None:
             raise RuntimeError(
                 error_kinds.tagged("no-overload", f"no matching overload for {name!r}")
             )
-        return found(*arguments)
+        return overload(*arguments)
 
     return call
 

@@ -32,8 +32,8 @@ _RANGE: Final = "cel.@range"
 
 def _join(maps: list[dict[object, object]]) -> dict[object, object]:
     joined: dict[object, object] = {}
-    for one in maps:
-        for key, value in one.items():
+    for part in maps:
+        for key, value in part.items():
             if key in joined:
                 raise FunctionError(f"insert failed: key {key!r} already exists")
             joined[key] = value

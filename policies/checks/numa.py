@@ -88,21 +88,21 @@ def warning(pod: Json, numa: Numa, known: Sequence[Size]) -> str | None:
     if numa.policy != _ONE_NODE or not known:
         return None
     try:
-        want = _wanted(requests.effective({"spec": mapping(pod.get("spec"))}), numa)
+        request = _wanted(requests.effective({"spec": mapping(pod.get("spec"))}), numa)
     except requests.RequestError:
         return None  # the API server rejects such a pod with a message of its own
-    if any(size.holds(want) for size in known):
+    if any(size.holds(request) for size in known):
         return None
     beyond = [
         f"{requested} on one NUMA node, the largest known has {most}"
         for requested, most in (
-            _beyond("cpu", want.cpu, max(size.cpu for size in known)),
-            _beyond("memory", want.memory, max(size.memory for size in known)),
-            _beyond("gpu", want.gpus, max(size.gpus for size in known)),
+            _beyond("cpu", request.cpu, max(size.cpu for size in known)),
+            _beyond("memory", request.memory, max(size.memory for size in known)),
+            _beyond("gpu", request.gpus, max(size.gpus for size in known)),
         )
         if requested
     ]
-    shortage = ", and ".join(beyond) or f"{_all(want)} on one NUMA node, no known one has all"
+    shortage = ", and ".join(beyond) or f"{_all(request)} on one NUMA node, no known one has all"
     return (
         f"requests {shortage}: with {vocabulary.NUMA_POLICY_ANNOTATION} {_ONE_NODE} it waits for a "
         "larger node; request less, or use restricted"
@@ -116,15 +116,15 @@ def _wanted(amounts: Mapping[str, int], numa: Numa) -> Size:
     return Size(aligned.get("cpu", 0), aligned.get("memory", 0), requests.gpus(aligned))
 
 
-def _beyond(resource: str, want: int, most: int) -> tuple[str, str]:
+def _beyond(resource: str, requested: int, most: int) -> tuple[str, str]:
     """The requested amount and the most that a NUMA node has; empty where that is enough."""
-    if want <= most:
+    if requested <= most:
         return "", ""
-    return _with_unit(resource, want), _amount(resource, most)
+    return _with_unit(resource, requested), _amount(resource, most)
 
 
-def _all(want: Size) -> str:
-    amounts = (("cpu", want.cpu), ("memory", want.memory), ("gpu", want.gpus))
+def _all(requested: Size) -> str:
+    amounts = (("cpu", requested.cpu), ("memory", requested.memory), ("gpu", requested.gpus))
     return " and ".join(_with_unit(resource, count) for resource, count in amounts if count)
 
 

@@ -27,11 +27,11 @@ def is_policy(group: str) -> bool:
 def faults(obj: Mapping[str, Any], policies: PolicySet) -> tuple[Fault, ...]:
     """Every fault of the document, by itself and against the policies in force."""
     reading = loader.read_objects((obj,))
-    found = set(reading.faults)
+    own_faults = set(reading.faults)
     compiler = Compiler(engines.engine())
     for model, origin in (*reading.entries, *reading.broken):
-        made = compiler.policy(model, origin)
-        found |= set(made) if isinstance(made, list) else set()
+        result = compiler.policy(model, origin)
+        own_faults |= set(result) if isinstance(result, list) else set()
     source = status.source(obj)
     others = [
         (policy.model, Origin(policy.source))
@@ -40,7 +40,7 @@ def faults(obj: Mapping[str, Any], policies: PolicySet) -> tuple[Fault, ...]:
     ]
     # A contradiction stands at the later of two documents: this one comes last.
     together = consistency.contradictions([*others, *reading.entries])
-    return tuple(sorted(found | {fault for fault in together if fault.source == source}))
+    return tuple(sorted(own_faults | {fault for fault in together if fault.source == source}))
 
 
 def is_reservation(group: str, kind: str) -> bool:
@@ -50,10 +50,10 @@ def is_reservation(group: str, kind: str) -> bool:
 def reservation_faults(obj: Mapping[str, Any], *, now: datetime) -> tuple[Fault, ...]:
     """Every fault of a reservation that another client than the scheduler writes."""
     origin = Origin(status.source(obj))
-    found = document_faults.read(ResourceReservation, {"spec": obj.get("spec")}, origin)
-    if isinstance(found, list):
-        return tuple(found)
-    spec = found.spec
+    reservation = document_faults.read(ResourceReservation, {"spec": obj.get("spec")}, origin)
+    if isinstance(reservation, list):
+        return tuple(reservation)
+    spec = reservation.spec
     if spec.pod_group is not None:
         message = (
             "written by the scheduler alone; reserve for a tenant: nodes, or count and resources"

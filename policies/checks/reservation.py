@@ -77,8 +77,8 @@ def _warnings(spec: Spec, facts: ReservationFacts, now: datetime) -> Iterator[st
     selected = [host for host in facts.hosts if _selects(spec, host)]
     if spec.node_selector and not selected:
         labels = [f"{key}={value}" for key, value in sorted(spec.node_selector.items())]
-        wanted = listed(labels, most=_NAMED)
-        yield f"no selected node has the labels {wanted}"
+        label_text = listed(labels, most=_NAMED)
+        yield f"no selected node has the labels {label_text}"
     if spec.resources and selected:
         places = sum(_fits(spec, host) for host in selected)
         if places < (count := spec.count or 1):
@@ -126,8 +126,8 @@ def _reserved(spec: Spec, hosts: Sequence[HostCapacity]) -> Counter[str]:
 
 def _selects(spec: Spec, host: HostCapacity) -> bool:
     named = not spec.nodes or host.name in spec.nodes
-    wanted = spec.node_selector.items()
-    return named and all(host.labels.get(key) == value for key, value in wanted)
+    selector = spec.node_selector.items()
+    return named and all(host.labels.get(key) == value for key, value in selector)
 
 
 def _fits(spec: Spec, host: HostCapacity) -> int:

@@ -83,10 +83,10 @@ class Origin:
         if self.number is None:
             return None
         try:
-            found = _parsed(self._text(), self.source)
+            documents = _parsed(self._text(), self.source)
         except DocumentError:
             return None
-        return found[self.number] if self.number < len(found) else None
+        return documents[self.number] if self.number < len(documents) else None
 
     def _text(self) -> str:
         try:
@@ -127,8 +127,8 @@ def read(model: type[M], value: object, origin: Origin) -> M | list[Fault]:
             _Row(_written(value, row["loc"]), row["type"], row["msg"], row["input"], row.get("ctx"))
             for row in exc.errors(include_url=False)
         ]
-        found = [origin.fault(row.path, _message(row, model)) for row in _relevant(rows)]
-        return sorted(set(found))
+        faults = [origin.fault(row.path, _message(row, model)) for row in _relevant(rows)]
+        return sorted(set(faults))
 
 
 def salvage(model: type[M], value: object) -> M | None:
@@ -203,15 +203,15 @@ _SHAPES: Final = frozenset({"model_type", "tuple_type", "string_type", "dict_typ
 
 
 def _relevant(rows: Sequence[_Row]) -> Iterator[_Row]:
-    kept: list[_Row] = []
+    relevant: list[_Row] = []
     for row in rows:
         rivals = [other for other in rows if other.path[: len(row.path)] == row.path]
         if row.type in _SHAPES and any(other.type not in _SHAPES for other in rivals):
             continue
-        if any(row.path == other.path and row.type in _SHAPES for other in kept):
+        if any(row.path == other.path and row.type in _SHAPES for other in relevant):
             continue
-        kept.append(row)
-    yield from kept
+        relevant.append(row)
+    yield from relevant
 
 
 _WANTS: Final = {
@@ -276,12 +276,12 @@ def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
 def _items(part: Mapping[str, Any], step: Step) -> list[Mapping[str, Any]]:
     """The schemas that may stand one step below."""
     if isinstance(step, int):
-        found = [part.get("items")]
+        schemas = [part.get("items")]
     elif step in part.get("properties", {}):
-        found = [part["properties"][step]]
+        schemas = [part["properties"][step]]
     else:
-        found = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
-    return [item for item in found if isinstance(item, Mapping)]
+        schemas = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
+    return [item for item in schemas if isinstance(item, Mapping)]
 
 
 def _shown(value: object) -> str:

@@ -29,8 +29,8 @@ def place(node: yaml.ScalarNode, text: str, line: int, column: int) -> Place:
     if node.style == "|":
         return _literal(node, lines, line, column) or start
     offset = _offset(node.value, line, column)
-    found = _walk(node, text, offset)
-    return start if found is None else found
+    position = _walk(node, text, offset)
+    return start if position is None else position
 
 
 def _offset(value: str, line: int, column: int) -> int:
@@ -57,8 +57,8 @@ def _lead(text: str) -> int:
 
 def _walk(node: yaml.ScalarNode, text: str, offset: int) -> Place | None:
     raw = _raw_start(node, text)
-    for want in node.value[:offset]:
-        step = _step(text, raw, want, node.style)
+    for character in node.value[:offset]:
+        step = _step(text, raw, character, node.style)
         if step is None:
             return None
         raw = step
@@ -76,42 +76,42 @@ def _raw_start(node: yaml.ScalarNode, text: str) -> int:
     return raw + 1 if node.style in ("'", '"') else raw
 
 
-def _skip_to(text: str, raw: int, want: str) -> int:
+def _skip_to(text: str, raw: int, character: str) -> int:
     """Past the blanks of a fold, where the next character of the value is no blank."""
-    if want and want not in _BLANKS:
+    if character and character not in _BLANKS:
         while raw < len(text) and text[raw] in _BLANKS:
             raw += 1
     return raw
 
 
-def _step(text: str, raw: int, want: str, style: str | None) -> int | None:
-    """The position in `text` after the character `want` of the value; None: lost."""
-    raw = _skip_to(text, raw, want)
+def _step(text: str, raw: int, character: str, style: str | None) -> int | None:
+    """The position in `text` after the character `character` of the value; None: lost."""
+    raw = _skip_to(text, raw, character)
     if raw >= len(text):
         return None
     if style == '"' and text[raw] == "\\":
-        return _escape(text, raw, want)
-    if style == "'" and want == "'" and text.startswith("''", raw):
+        return _escape(text, raw, character)
+    if style == "'" and character == "'" and text.startswith("''", raw):
         return raw + 2
-    if want in _BLANKS:
-        return _fold(text, raw, want)
-    return raw + 1 if text[raw] == want else None
+    if character in _BLANKS:
+        return _fold(text, raw, character)
+    return raw + 1 if text[raw] == character else None
 
 
-def _escape(text: str, raw: int, want: str) -> int | None:
-    found = _ESCAPE.match(text, raw)
-    if found is None:
+def _escape(text: str, raw: int, character: str) -> int | None:
+    escape = _ESCAPE.match(text, raw)
+    if escape is None:
         return None
-    if found[1] == "\n":  # a line continued: it gives no character of its own
-        return _step(text, _skip_to(text, found.end(), "x"), want, '"')
-    return found.end()
+    if escape[1] == "\n":  # a line continued: it gives no character of its own
+        return _step(text, _skip_to(text, escape.end(), "x"), character, '"')
+    return escape.end()
 
 
-def _fold(text: str, raw: int, want: str) -> int:
+def _fold(text: str, raw: int, character: str) -> int:
     """Past one blank of the value: itself, or the line end and indentation it was made from."""
     if text[raw] not in _BLANKS:
         return raw  # one of several blanks that one line end and its indentation gave
-    if text[raw] == want and want != "\n" and not _line_ends(text, raw):
+    if text[raw] == character and character != "\n" and not _line_ends(text, raw):
         return raw + 1
     end = text.find("\n", raw) + 1
     if not end or text[raw:end].strip():

@@ -199,8 +199,8 @@ class _Builder:
 
 def _child(node: yaml.Node, step: Step) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-        found = [value for key, value in node.value if key.value == step]
-        return found[0] if found else None
+        values = [value for key, value in node.value if key.value == step]
+        return values[0] if values else None
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         item: yaml.Node = node.value[step]
         return item

@@ -140,8 +140,8 @@ def hardware_tier(
     label = _pod_labels(pod).get(vocabulary.HARDWARE_TIER_LABEL)
     if label is not None:
         label = str(label)
-        want = f"what tier {tier} may use: {', '.join(allowed)}"
-        refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, label, want)
+        expected = f"what tier {tier} may use: {', '.join(allowed)}"
+        refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, label, expected)
         return PolicyResult(label, BUILTIN, "pod label"), [] if label in allowed else [refused], []
     conflicts: list[Conflict] = []
     for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
@@ -175,11 +175,11 @@ def _pod_labels(pod: Json) -> Json:
     return mapping(mapping(pod.get("metadata")).get("labels"))
 
 
-def _unusable(rule: str, key: str, value: object, want: str) -> Failure:
+def _unusable(rule: str, key: str, value: object, expected: str) -> Failure:
     return Failure(
         BUILTIN,
         rule,
-        f"found {value!r}, want {want}",
+        f"found {value!r}, want {expected}",
         path=f"metadata.labels['{key}']",
         fix="correct the label, or remove it and let policy decide",
     )

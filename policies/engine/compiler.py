@@ -60,12 +60,12 @@ class Compiler:
         """The policy, or all faults of its expressions."""
         return _PolicyCompiler(self, model, origin).compile()
 
-    def program(self, source: str, env: Environment, want: ResultType) -> Program:
-        key = (source, env, want)
+    def program(self, source: str, env: Environment, result_type: ResultType) -> Program:
+        key = (source, env, result_type)
         known = self._known.get(key)
         if known is None:
             try:
-                known = self.engine.compile(source, env, want=want)
+                known = self.engine.compile(source, env, result_type=result_type)
             except CompileError as exc:
                 known = exc
             self._known[key] = known
@@ -135,14 +135,14 @@ class _PolicyCompiler:
         ladder = "".join(f"({source}\n) ? {i} : " for i, source in enumerate(sources))
         return self._joined(f"{ladder}-1", len(sources), "any")
 
-    def _joined(self, source: str, count: int, want: ResultType) -> Joined:
+    def _joined(self, source: str, count: int, result_type: ResultType) -> Joined:
         def make() -> Compiled | None:
             if not 1 < count <= _MOST_JOINED:
                 return None
             whole = inline_variables.inlined(source, self._inlined)
             for text in (whole, source) if whole is not None else (source,):
                 with contextlib.suppress(CompileError):
-                    program = self._compiler.program(text, self._env, want)
+                    program = self._compiler.program(text, self._env, result_type)
                     return Compiled("", program, self._needs(program))
             return None
 
@@ -151,10 +151,10 @@ class _PolicyCompiler:
     # --- expressions ---
 
     def _expression(
-        self, path: Sequence[Step], source: str, field: str, want: ResultType = "bool"
+        self, path: Sequence[Step], source: str, field: str, result_type: ResultType = "bool"
     ) -> Compiled | None:
         try:
-            program = self._compiler.program(source, self._env, want)
+            program = self._compiler.program(source, self._env, result_type)
         except CompileError as exc:
             self._faults.append(self._explained(path, source, exc))
             return None
@@ -167,15 +167,16 @@ class _PolicyCompiler:
     def _explained(self, path: Sequence[Step], source: str, exc: CompileError) -> Fault:
         """A message about a variable that is defined later, better than the engine's own."""
         later = {rule.name for rule in self._model.spec.variables} - set(self._variables)
-        for found in _VARIABLE.finditer(source):
-            if found[1] in later and path[1] == "variables":
-                line = source.count("\n", 0, found.start()) + 1
-                column = found.start() - source.rfind("\n", 0, found.start())
+        for reference in _VARIABLE.finditer(source):
+            name = reference[1]
+            if name in later and path[1] == "variables":
+                line = source.count("\n", 0, reference.start()) + 1
+                column = reference.start() - source.rfind("\n", 0, reference.start())
                 own = isinstance(path[2], int) and self._model.spec.variables[path[2]].name
                 why = (
-                    f"variables.{found[1]} refers to itself; variables may read only those above"
-                    if own == found[1]
-                    else f"variables.{found[1]} is defined further down; move it above"
+                    f"variables.{name} refers to itself; variables may read only those above"
+                    if own == name
+                    else f"variables.{name} is defined further down; move it above"
                 )
                 exc = CompileError(why, line=line, column=column)
                 break
@@ -255,46 +256,46 @@ class _PolicyCompiler:
         return CompiledDefault(name, when, rule.override, settings)
 
     def _settings(self, path: tuple[Step, ...], name: str, rule: Default) -> Iterator[Setting]:
-        wanted = rule.set
+        defaults = rule.set
         for target, alias, value in (
-            (("spec", "schedulerName"), "schedulerName", wanted.scheduler_name),
-            (("spec", "priorityClassName"), "priorityClassName", wanted.priority_class_name),
-            (("spec", "runtimeClassName"), "runtimeClassName", wanted.runtime_class_name),
-            (("spec", "affinity"), "affinity", wanted.affinity),
+            (("spec", "schedulerName"), "schedulerName", defaults.scheduler_name),
+            (("spec", "priorityClassName"), "priorityClassName", defaults.priority_class_name),
+            (("spec", "runtimeClassName"), "runtimeClassName", defaults.runtime_class_name),
+            (("spec", "affinity"), "affinity", defaults.affinity),
         ):
             if value is not None:
-                want: ResultType = "any" if alias == "affinity" else "string"
-                made = self._value((*path, alias), name, value, want)
-                yield Setting("value", target, made)
+                result_type: ResultType = "any" if alias == "affinity" else "string"
+                compiled = self._value((*path, alias), name, value, result_type)
+                yield Setting("value", target, compiled)
         for prefix, alias, values in (
-            (("metadata", "labels"), "labels", wanted.labels),
-            (("metadata", "annotations"), "annotations", wanted.annotations),
-            (("spec", "nodeSelector"), "nodeSelector", wanted.node_selector),
+            (("metadata", "labels"), "labels", defaults.labels),
+            (("metadata", "annotations"), "annotations", defaults.annotations),
+            (("spec", "nodeSelector"), "nodeSelector", defaults.node_selector),
         ):
             for key, text in values.items():
-                made = self._value((*path, alias, key), name, text, "string")
-                yield Setting("value", (*prefix, key), made)
-        for toleration in wanted.tolerations:
+                compiled = self._value((*path, alias, key), name, text, "string")
+                yield Setting("value", (*prefix, key), compiled)
+        for toleration in defaults.tolerations:
             item = toleration.model_dump(by_alias=True, exclude_none=True)
             yield Setting("item", ("spec", "tolerations"), item)
-        for gate in wanted.scheduling_gates:
+        for gate in defaults.scheduling_gates:
             yield Setting("item", ("spec", "schedulingGates"), {"name": gate})
         yield from self._resources(path, name, rule)
 
     def _resources(self, path: tuple[Step, ...], name: str, rule: Default) -> Iterator[Setting]:
         if rule.set.resources is None:
             return
-        for what in ("requests", "limits"):
-            for key, amount in getattr(rule.set.resources, what).items():
-                place = (*path, "resources", what, key)
-                yield Setting("resource", (what, key), self._value(place, name, amount, "any"))
+        for section in ("requests", "limits"):
+            for key, amount in getattr(rule.set.resources, section).items():
+                place = (*path, "resources", section, key)
+                yield Setting("resource", (section, key), self._value(place, name, amount, "any"))
 
-    def _value(self, path: tuple[Step, ...], name: str, value: Any, want: ResultType) -> Any:
+    def _value(self, path: tuple[Step, ...], name: str, value: Any, result_type: ResultType) -> Any:
         if isinstance(value, Affinity):
             return value.model_dump(by_alias=True, exclude_none=True)
         if not isinstance(value, Expression):
             return value
-        return self._expression((*path, "expression"), value.expression, name, want)
+        return self._expression((*path, "expression"), value.expression, name, result_type)
 
     # --- names ---
 

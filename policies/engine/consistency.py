@@ -51,10 +51,10 @@ def _tables(entries: Sequence[Entry]) -> Iterator[Fault]:
     for model, origin in entries:
         if not isinstance(model, PlatformPolicy):
             continue
-        for what, key, path in _rows(model):
-            if (what, key) in seen:
-                yield origin.fault(path, f"{what} {key!r} is given in {seen[what, key]} already")
-            seen.setdefault((what, key), f"{model.metadata.name} ({origin.source})")
+        for table, key, path in _rows(model):
+            if (table, key) in seen:
+                yield origin.fault(path, f"{table} {key!r} is given in {seen[table, key]} already")
+            seen.setdefault((table, key), f"{model.metadata.name} ({origin.source})")
 
 
 def _rows(model: PlatformPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]]]:

@@ -53,13 +53,13 @@ def inlined(source: str, variables: Mapping[str, str]) -> str | None:
         return None
     parts: list[str] = []
     end = 0
-    for found in _TOKEN.finditer(source):
-        name = found[1]
+    for token in _TOKEN.finditer(source):
+        name = token[1]
         if name is None:
             continue
         if name not in variables:
             return None
-        parts += [source[end : found.start()], f"({variables[name]}\n)"]
-        end = found.end()
+        parts += [source[end : token.start()], f"({variables[name]}\n)"]
+        end = token.end()
     whole = "".join((*parts, source[end:]))
     return whole if len(whole) <= LONGEST else None

@@ -74,8 +74,8 @@ def cluster_queue_of(local_queue: Json) -> str:
 
 def name_of(obj: Json) -> str:
     """The queue that an object names itself; empty: none."""
-    found = _labels(obj).get(vocabulary.QUEUE_NAME_LABEL)
-    return found if isinstance(found, str) else ""
+    name = _labels(obj).get(vocabulary.QUEUE_NAME_LABEL)
+    return name if isinstance(name, str) else ""
 
 
 def name_in(obj: Json) -> str:
@@ -112,8 +112,8 @@ def tier_of(
         fix = "ask the cluster admin to change its spec.namespaceSelector"
         return _no_tier(queue, f"{its} takes no work of namespace {namespace!r}; {fix}")
     if cluster_queue.tier.lower() not in known:
-        want = f"want one of {', '.join(known)}: ask the cluster admin to correct the label"
-        return _no_tier(queue, f"{its} has {vocabulary.TIER_LABEL} {cluster_queue.tier!r}, {want}")
+        fix = f"want one of {', '.join(known)}: ask the cluster admin to correct the label"
+        return _no_tier(queue, f"{its} has {vocabulary.TIER_LABEL} {cluster_queue.tier!r}, {fix}")
     return QueueResult(cluster_queue.tier.lower())
 
 

@@ -349,11 +349,11 @@ class ObjectEvaluator:
             if not exception.covers(failure.rule) or exception.model.expired(self.now):
                 continue
             try:
-                holds = current.runner.is_true(exception.when)
+                is_exempt = current.runner.is_true(exception.when)
             except EvaluationError as exc:
                 self.result.skipped.append(Skipped(policy.name, exception.when.field, exc.message))
                 continue
-            if holds:
+            if is_exempt:
                 self.result.excepted.append(
                     ExemptedFailure(
                         policy.name, failure.rule, exception.model.name, exception.model.reason

@@ -99,13 +99,13 @@ def _verdict(expect: Expect, evaluation: Evaluation) -> Iterator[str]:
         yield "verdict: not evaluated: no policy matched the request, so Allow says nothing"
 
 
-def _lines(what: str, expected: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
+def _lines(field: str, expected: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
     for part in expected:
         if not any(part in line for line in lines):
-            yield f"{what}: expected {part!r}, found {_shown(lines)}"
+            yield f"{field}: expected {part!r}, found {_shown(lines)}"
     for line in lines:
         if not any(part in line for part in expected):
-            yield f"{what}: not expected: {line}"
+            yield f"{field}: not expected: {line}"
 
 
 def _rules(expect: Expect, evaluation: Evaluation) -> Iterator[str]:

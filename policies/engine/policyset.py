@@ -107,10 +107,10 @@ class PolicySet:
         indexed: dict[label_selectors.Pair, list[CompiledPolicy]] = {}
         unindexed: list[CompiledPolicy] = []
         for policy in ordered:
-            found = label_selectors.pairs(policy.selector) if policy.selector is not None else ()
-            for pair in found:
+            pairs = label_selectors.pairs(policy.selector) if policy.selector is not None else ()
+            for pair in pairs:
                 indexed.setdefault(pair, []).append(policy)
-            if not found:
+            if not pairs:
                 unindexed.append(policy)
         models = [policy.model for policy in ordered]
         return cls(
@@ -118,7 +118,7 @@ class PolicySet:
             PolicyTables.of(models),
             digest(models),
             _kinds(models),
-            {pair: tuple(found) for pair, found in indexed.items()},
+            {pair: tuple(selecting) for pair, selecting in indexed.items()},
             tuple(unindexed),
         )
 
@@ -156,12 +156,12 @@ class PolicySet:
 
 
 def _kinds(models: Iterable[Policy]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    operations: dict[str, set[str]] = {}
     for model in models:
         constraints = model.spec.match_constraints
         for kind in constraints.kinds:
-            found.setdefault(kind, set()).update(constraints.operations)
-    return {kind: frozenset(found[kind]) for kind in sorted(found)}
+            operations.setdefault(kind, set()).update(constraints.operations)
+    return {kind: frozenset(operations[kind]) for kind in sorted(operations)}
 
 
 def digest(models: Iterable[Policy]) -> str:

@@ -42,11 +42,11 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
     generation = mapping(obj.get("metadata")).get("generation")
     generation = generation if isinstance(generation, int) else 0
     own_faults = loaded.of(source(obj))
-    wanted = [_compiled(own_faults), _ready(own_faults, loaded)]
+    states = [_compiled(own_faults), _ready(own_faults, loaded)]
     before = mapping(obj.get("status"))
     conditions = []
     changed = before.get("observedGeneration") != generation
-    for kind, holds, reason, message in wanted:
+    for kind, holds, reason, message in states:
         old = _condition(before, kind)
         condition = {
             "type": kind,

@@ -181,7 +181,7 @@ def _link(path: Path) -> str:
 
 def _facts(path: Path) -> tuple[str, ...]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError as exc:
         return (type(exc).__name__,)
-    return (str(found.st_mtime_ns), str(found.st_size), str(found.st_ino), _link(path))
+    return (str(stat.st_mtime_ns), str(stat.st_size), str(stat.st_ino), _link(path))

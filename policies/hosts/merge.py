@@ -105,10 +105,10 @@ def zone_ids(sources: Iterable[HostFacts]) -> tuple[int, ...]:
 
 
 def _of(id_: int, sources: Sequence[HostFacts]) -> Facts:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for source in reversed(sources):
-        found.update(source.zones.get(id_, _NO_FACTS))
-    return found
+        facts.update(source.zones.get(id_, _NO_FACTS))
+    return facts
 
 
 def _zone(id_: int, facts: Facts) -> Zone:
@@ -139,27 +139,29 @@ def gpu_facts(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Fac
     each: dict[str, Any] = {}
     for source in reversed(sources):
         each.update(source.each_gpu)
-    found: list[tuple[int, Facts]] = []
+    rows: list[tuple[int, Facts]] = []
     for index in _indices(listed, offered):
         facts = dict(each)
         for source in reversed(sources):
             facts.update(source.gpus.get(index, _NO_FACTS))
-        found.append((index, facts))
-    return found
+        rows.append((index, facts))
+    return rows
 
 
 def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
     """Those of the best source; more while the host offers more, from other sources or numbered."""
-    found = set(listed[0])
-    if len(found) < offered:
-        others = (index for source in listed[1:] for index in sorted(source) if index not in found)
-        numbered = (index for index in range(MOST_GPUS) if index not in found)
+    indices = set(listed[0])
+    if len(indices) < offered:
+        others = (
+            index for source in listed[1:] for index in sorted(source) if index not in indices
+        )
+        numbered = (index for index in range(MOST_GPUS) if index not in indices)
         for more in (others, numbered):
             for index in more:
-                if len(found) >= offered:
+                if len(indices) >= offered:
                     break
-                found.add(index)
-    return sorted(found)[:MOST_GPUS]
+                indices.add(index)
+    return sorted(indices)[:MOST_GPUS]
 
 
 def _counted(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:

@@ -71,20 +71,20 @@ def _ours(values: StringMap) -> tuple[tuple[str, str], ...]:
 def _read(
     labels: tuple[tuple[str, str], ...], annotations: tuple[tuple[str, str], ...], gpus: int
 ) -> Topology | None:
-    facts = sources(dict(labels), dict(annotations), gpus=gpus)
-    if not any(one.zones or one.gpus for one in facts):
+    host_facts = sources(dict(labels), dict(annotations), gpus=gpus)
+    if not any(source.zones or source.gpus for source in host_facts):
         return None
-    return merge.merge(facts, gpus=gpus)
+    return merge.merge(host_facts, gpus=gpus)
 
 
 def vram(labels: StringMap, topology: Topology | None) -> int:
     """Bytes of the largest GPU of the host; 0: unknown."""
-    found = max((gpu.vram for gpu in topology.gpus), default=0) if topology is not None else 0
-    if not found and (text := labels.get(vocabulary.GFD_MEMORY_LABEL)):
-        found = _size(text) * 2**20
-    if found <= 0 and (text := labels.get(vocabulary.GPU_VRAM_LABEL)):
-        found = _size(text)
-    return max(0, found)
+    size = max((gpu.vram for gpu in topology.gpus), default=0) if topology is not None else 0
+    if not size and (text := labels.get(vocabulary.GFD_MEMORY_LABEL)):
+        size = _size(text) * 2**20
+    if size <= 0 and (text := labels.get(vocabulary.GPU_VRAM_LABEL)):
+        size = _size(text)
+    return max(0, size)
 
 
 def sources(labels: StringMap, annotations: StringMap, *, gpus: int) -> list[HostFacts]:
@@ -103,11 +103,11 @@ def annotated(text: str | None) -> HostFacts:
     if text is None:
         return _NOTHING_IN_ANNOTATION
     try:
-        found = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
         name = vocabulary.NUMA_TOPOLOGY_ANNOTATION
         return HostFacts(ANNOTATION, problems=(f"{name}: found {text[:40]!r}, want JSON",))
-    document: Json = found if isinstance(found, dict) else {}
+    document: Json = value if isinstance(value, dict) else {}
     problems: list[str] = []
     zones = dict(_annotated_zones(document, problems))
     return HostFacts(
@@ -167,11 +167,11 @@ def _annotated_gpus(document: Json) -> Iterator[tuple[int, dict[str, Any]]]:
         yield row["index"], facts
 
 
-def _pages(found: object) -> tuple[tuple[str, int], ...]:
-    if not isinstance(found, dict):
+def _pages(pages: object) -> tuple[tuple[str, int], ...]:
+    if not isinstance(pages, dict):
         return ()
-    sizes = ((str(name), _size(value)) for name, value in found.items())
-    return tuple(sorted((name, size) for name, size in sizes if size > 0))
+    amounts = ((str(name), _size(value)) for name, value in pages.items())
+    return tuple(sorted((name, size) for name, size in amounts if size > 0))
 
 
 # --- GPU feature discovery ---
@@ -257,19 +257,19 @@ def _labelled_zones(facts: StringMap, problems: list[str]) -> Iterator[tuple[int
                 f"{vocabulary.NUMA_NODE_COUNT_LABEL} is {count}, node {index} is missing"
             )
             continue
-        found = _amounts(index, cpus, memory, problems)
-        if found is None:
+        zone = _amounts(index, cpus, memory, problems)
+        if zone is None:
             continue
         if is_number(bandwidth := facts.get(keys["bandwidth"], ""), digits=9) and int(bandwidth):
-            found[merge.BANDWIDTH] = int(bandwidth)
+            zone[merge.BANDWIDTH] = int(bandwidth)
         far = tuple(
             (other, int(text))
             for other in range(int(count))
             if is_number(text := facts.get(_distance_key(index, other), ""))
         )
         if far:
-            found[merge.DISTANCES] = far
-        yield index, found
+            zone[merge.DISTANCES] = far
+        yield index, zone
 
 
 @cache
@@ -279,8 +279,8 @@ def _keys(index: int) -> StringMap:
 
 
 @cache
-def _distance_key(one: int, other: int) -> str:
-    return vocabulary.numa_node_label(one, f"distance-{other}")
+def _distance_key(node: int, other: int) -> str:
+    return vocabulary.numa_node_label(node, f"distance-{other}")
 
 
 @cache
@@ -298,8 +298,8 @@ def _places(facts: StringMap, gpus: int) -> dict[int, dict[str, Any]]:
     places: dict[int, dict[str, Any]] = {}
     named = False
     for index in range(min(gpus, MOST_GPUS)):
-        one, other = _gpu_keys(index)
-        text = facts.get(one) or facts.get(other)
+        key, alias = _gpu_keys(index)
+        text = facts.get(key) or facts.get(alias)
         named = named or text is not None
         places[index] = {merge.ZONE: int(text)} if text and is_number(text) else {}
     # A partly labelled host has GPUs too: they exist, their place is unknown.

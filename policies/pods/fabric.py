@@ -66,10 +66,10 @@ def _co_locate(text: str) -> tuple[str, str]:
 
 
 def _least(text: str) -> str:
-    found = fabric_type(text)
-    if found is None:
+    fabric = fabric_type(text)
+    if fabric is None:
         raise ValueError(f"found {text!r}, want one of {', '.join(vocabulary.FABRIC_TYPES)}")
-    return found
+    return fabric
 
 
 PARSERS: Final[Mapping[str, Callable[[str], object]]] = {

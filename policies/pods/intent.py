@@ -142,12 +142,12 @@ def read(pod: Json, *, path: str = "") -> Intent:
 
 def _known_values(metadata: Json) -> dict[Key, object]:
     """The keys that this module reads, with their values."""
-    found: dict[Key, object] = {}
+    known: dict[Key, object] = {}
     for place, names in _NAMES.items():
         values = mapping(metadata.get(place))
         for name in values.keys() & names.keys():
-            found[names[name]] = values[name]
-    return found
+            known[names[name]] = values[name]
+    return known
 
 
 class _IntentReader:
@@ -180,12 +180,12 @@ class _IntentReader:
     # --- gang ---
 
     def _gang(self) -> Gang | None:
-        found = self._first(self._gang_names(), "gang-families")
+        first = self._first(self._gang_names(), "gang-families")
         size = self._parsed(vocabulary.GANG_MIN_AVAILABLE_FAMILIES, "gang-size", _whole)
-        if found is None:
+        if first is None:
             self._size_without_name(size)
             return None
-        key, name = found
+        key, name = first
         if not _LABEL_VALUE.fullmatch(name):
             self._problem(
                 "gang-name",
@@ -278,19 +278,19 @@ class _IntentReader:
 
     def _texts(self, families: Sequence[Key]) -> Iterable[tuple[Key, str]]:
         for key in families:
-            found = self._values.get(key)
-            if isinstance(found, str):
-                yield key, found
-            elif found is not None:
-                text = f"{key.name}: found {found!r:.60}, which is not a string"
+            value = self._values.get(key)
+            if isinstance(value, str):
+                yield key, value
+            elif value is not None:
+                text = f"{key.name}: found {value!r:.60}, which is not a string"
                 self._problem("text", key, text, "put the value in quotes")
 
     def _first(
-        self, found: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
+        self, texts: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
     ) -> tuple[Key, str] | None:
         """The first of the families; a later one with another value is a problem."""
         first: tuple[Key, str] | None = None
-        for key, value in found:
+        for key, value in texts:
             if first is None:
                 first = (key, value)
             elif same(value) != same(first[1]):
@@ -310,10 +310,10 @@ class _IntentReader:
             except ValueError:
                 return text
 
-        found = self._first(self._texts(families), rule, meaning)
-        if found is None:
+        first = self._first(self._texts(families), rule, meaning)
+        if first is None:
             return None
-        key, text = found
+        key, text = first
         try:
             return parse(text)
         except ValueError as exc:

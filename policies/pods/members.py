@@ -27,11 +27,11 @@ def members_of(obj: Json) -> list[Member]:
 
 def _read(template: PodTemplate) -> Intent:
     """The template's intent, with problems placed in the object that holds it."""
-    found = intent.read(template.pod)
-    if not found.problems:
-        return found
-    problems = tuple(replace(row, path=template.place(row.path)) for row in found.problems)
-    return replace(found, problems=problems)
+    pod_intent = intent.read(template.pod)
+    if not pod_intent.problems:
+        return pod_intent
+    problems = tuple(replace(row, path=template.place(row.path)) for row in pod_intent.problems)
+    return replace(pod_intent, problems=problems)
 
 
 def size_from(owner: Json | None, name: str) -> int | None:
@@ -46,9 +46,9 @@ def size_from(owner: Json | None, name: str) -> int | None:
 
 def _is_owned(obj: Json) -> bool:
     metadata = obj.get("metadata")
-    found = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
-    return isinstance(found, Sequence) and any(
-        isinstance(row, Mapping) and row.get("controller") is True for row in found
+    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return isinstance(owners, Sequence) and any(
+        isinstance(row, Mapping) and row.get("controller") is True for row in owners
     )
 
 

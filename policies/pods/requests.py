@@ -44,7 +44,7 @@ class RequestError(ValueError):
 
 
 def effective(
-    pod: Json, *, what: str = "requests", defaults: Mapping[str, int] = _NOTHING
+    pod: Json, *, section: str = "requests", defaults: Mapping[str, int] = _NOTHING
 ) -> Amounts:
     """
     The pod's effective requests (or limits), as kube-scheduler counts them.
@@ -54,17 +54,17 @@ def effective(
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
 
     def requested(container: Json, path: str) -> Amounts:
-        return {**defaults, **_requested(container, path, what)}
+        return {**defaults, **_requested(container, path, section)}
 
     total = _peak(spec, requested)
-    level = _level((spec.get("resources") or {}), "spec.resources", what)
-    if what == "requests" and status:
+    level = _level((spec.get("resources") or {}), "spec.resources", section)
+    if section == "requests" and status:
         total = _while_resizing(spec, status, total, requested, defaults)
         level = _level_while_resizing(status, level)
     total.update(level)
     overhead = _amounts(spec.get("overhead"), "spec.overhead")
     # A resource without a limit stays without one: overhead only raises limits that exist.
-    _add(total, {k: n for k, n in overhead.items() if what == "requests" or k in total})
+    _add(total, {k: n for k, n in overhead.items() if section == "requests" or k in total})
     return total
 
 
@@ -78,9 +78,9 @@ def names_gpus(spec: Json) -> bool:
     requested = [container.get("resources") for _, container in all_containers(spec)]
     requested.append({"requests": spec.get("overhead")})
     return any(
-        not _GPUS.isdisjoint(mapping(mapping(resources).get(what)))
+        not _GPUS.isdisjoint(mapping(mapping(resources).get(section)))
         for resources in requested
-        for what in ("requests", "limits")
+        for section in ("requests", "limits")
     )
 
 
@@ -121,12 +121,12 @@ def _peak(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
     return total
 
 
-def _requested(container: Json, path: str, what: str) -> Amounts:
+def _requested(container: Json, path: str, section: str) -> Amounts:
     resources = container.get("resources") or {}
     if not isinstance(resources, _MAPS):
         raise RequestError(f"{path}.resources", f"found {resources!r}, want a map")
-    requested = _amounts(resources.get(what), f"{path}.resources.{what}")
-    if what == "requests":
+    requested = _amounts(resources.get(section), f"{path}.resources.{section}")
+    if section == "requests":
         # The API server copies limits to missing requests; a manifest not yet admitted has both.
         for name, count in _amounts(resources.get("limits"), f"{path}.resources.limits").items():
             requested.setdefault(name, count)
@@ -223,11 +223,11 @@ def _running(row: Json) -> Amounts | None:
 # --- reading ---
 
 
-def _level(resources: object, path: str, what: str) -> Amounts:
+def _level(resources: object, path: str, section: str) -> Amounts:
     """The pod-level requests."""
     if not isinstance(resources, _MAPS):
         raise RequestError(path, f"found {resources!r}, want a map")
-    amounts = _amounts(resources.get(what), f"{path}.{what}")
+    amounts = _amounts(resources.get(section), f"{path}.{section}")
     return {name: count for name, count in amounts.items() if _has_level(name)}
 
 

@@ -73,9 +73,9 @@ def _whole(value: object, default: int | None) -> int | None:
 def _template(
     obj: Json, path: tuple[str, ...], count: int | None, role: str = ""
 ) -> Iterator[PodTemplate]:
-    found = _at(obj, *path)
-    if isinstance(found, Mapping):
-        yield PodTemplate(".".join(path), found, count, role)
+    template = _at(obj, *path)
+    if isinstance(template, Mapping):
+        yield PodTemplate(".".join(path), template, count, role)
 
 
 def _times(a: int | None, b: int | None) -> int | None:
@@ -341,8 +341,8 @@ SCALED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 
 def scaled_kind(group: str, resource: str) -> str | None:
     """The kind whose `scale` counts pods, by its resource name."""
-    found = (kind for of, kind in SCALED if of == group and plural(kind) == resource)
-    return next(found, None)
+    kinds = (kind for of, kind in SCALED if of == group and plural(kind) == resource)
+    return next(kinds, None)
 
 
 def scaled(obj: Json, count: int) -> Json:

@@ -39,28 +39,28 @@ class ReservedCapacity:
     def on(self, node: str) -> Iterator[Placement]:
         """The placements on the node, in a fixed order."""
         for key in sorted(self._placements, key=str):
-            yield from (one for one in self._placements[key] if one.node == node)
+            yield from (placement for placement in self._placements[key] if placement.node == node)
 
     def put(self, key: UnitKey, placements: Iterable[Placement]) -> None:
         self.end(key)
-        charged = tuple(one for one in placements if one.node in self._snapshot)
-        for one in charged:
-            self._snapshot.charge(one.pod, one.node, one.assignment)
+        charged = tuple(placement for placement in placements if placement.node in self._snapshot)
+        for placement in charged:
+            self._snapshot.charge(placement.pod, placement.node, placement.assignment)
         if charged:
             self._placements[key] = charged
 
     def end(self, key: UnitKey) -> frozenset[str]:
         """The nodes on which capacity was reserved."""
         ended = self._placements.pop(key, ())
-        for one in ended:
-            if one.node in self._snapshot:
-                self._snapshot.release(one.pod, one.node, one.assignment)
-        return frozenset(one.node for one in ended)
+        for placement in ended:
+            if placement.node in self._snapshot:
+                self._snapshot.release(placement.pod, placement.node, placement.assignment)
+        return frozenset(placement.node for placement in ended)
 
     def node_gone(self, name: str) -> None:
         """The node was deleted; its plugins dropped its charges."""
-        for key, places in list(self._placements.items()):
-            left = tuple(one for one in places if one.node != name)
+        for key, placements in list(self._placements.items()):
+            left = tuple(placement for placement in placements if placement.node != name)
             if left:
                 self._placements[key] = left
             else:
@@ -74,6 +74,6 @@ class ReservedCapacity:
             yield False
             return
         with self._snapshot.trial():
-            for one in placements:
-                self._snapshot.suppose_gone(one.pod, one.node, one.assignment)
+            for placement in placements:
+                self._snapshot.suppose_gone(placement.pod, placement.node, placement.assignment)
             yield True

@@ -121,9 +121,9 @@ def _bounds(
         capacities = _capacities(classes, context, allowed)
         for codes in context.codes():
             by_domain = np.array([np.bincount(codes, weights=capacity) for capacity in capacities])
-            wanted = np.array([[len(members)] for members in classes])
+            counts = np.array([[len(members)] for members in classes])
             able = np.flatnonzero(
-                (by_domain >= wanted).all(axis=0) & (np.arange(by_domain.shape[1]) > 0)
+                (by_domain >= counts).all(axis=0) & (np.arange(by_domain.shape[1]) > 0)
             )
             tightest = able[np.lexsort((able, by_domain[:, able].sum(axis=0)))]
             for code in tightest[:_MAX_DOMAINS]:
@@ -210,17 +210,17 @@ def _in_one_domain(
     allowed: Bools | None,
 ) -> AttemptResult:
     """The best attempt inside one domain: the first that places all members, else most."""
-    wanted = [len(members) for members in classes]
+    counts = [len(members) for members in classes]
     best: AttemptResult | None = None
     for domain in colocation.candidate_domains(
-        constraint, _capacities(classes, context, allowed), wanted, need
+        constraint, _capacities(classes, context, allowed), counts, need
     ):
         if best is not None and best.count >= domain.most:
             break
         within = _bounds_of(constraint, constraint.codes == domain.code, allowed)
         result = attempt(classes, context, within, explain=False)
         if result.unplaced:
-            result = _reordered(classes, sum(wanted), context, result, within, explain=False)
+            result = _reordered(classes, sum(counts), context, result, within, explain=False)
         if best is None or result.cost() < best.cost():
             best = result
     if best is None:

@@ -173,7 +173,7 @@ class DomainCandidate:
 
 
 def candidate_domains(
-    constraint: DomainConstraint, capacities: Sequence[Ints], wanted: Sequence[int], need: int
+    constraint: DomainConstraint, capacities: Sequence[Ints], counts: Sequence[int], need: int
 ) -> list[DomainCandidate]:
     """
     The domains to try. If `need` members fit in none, the one with the largest capacity, for its
@@ -182,7 +182,7 @@ def candidate_domains(
     index = constraint.domains
     if len(index.names) == 0:
         return []
-    most, total, nodes = _totals(index, capacities, wanted)
+    most, total, nodes = _totals(index, capacities, counts)
     ranked = np.lexsort((index.first, total, nodes, -most))
     if not constraint.unpinned:
         ranked = ranked[index.names[ranked] == constraint.pinned]
@@ -195,26 +195,26 @@ def candidate_domains(
 
 
 def _totals(
-    index: DomainIndex, capacities: Sequence[Ints], wanted: Sequence[int]
+    index: DomainIndex, capacities: Sequence[Ints], counts: Sequence[int]
 ) -> tuple[Ints, Ints, Ints]:
     """For each domain: how many members fit, its capacity, and how many nodes they take."""
     most = total = nodes = np.zeros(len(index.names), dtype=np.int64)
-    for capacity, want in zip(capacities, wanted, strict=True):
+    for capacity, count in zip(capacities, counts, strict=True):
         by_domain = capacity[index.rows]
         sums = np.add.reduceat(by_domain, index.starts)
-        most, total = most + np.minimum(sums, want), total + sums
-        nodes = np.maximum(nodes, _fewest_nodes(index, by_domain, want))
+        most, total = most + np.minimum(sums, count), total + sums
+        nodes = np.maximum(nodes, _fewest_nodes(index, by_domain, count))
     return most, total, nodes
 
 
-def _fewest_nodes(index: DomainIndex, by_domain: Ints, wanted: int) -> Ints:
+def _fewest_nodes(index: DomainIndex, by_domain: Ints, count: int) -> Ints:
     """How many nodes of each domain are needed; all with capacity where they do not suffice."""
     largest = np.maximum.reduceat(by_domain, index.starts)
-    if ((largest >= wanted) | (largest == 0)).all():
+    if ((largest >= count) | (largest == 0)).all():
         return (largest > 0).astype(np.int64)  # one node of each domain suffices
     sizes = np.diff(np.r_[index.starts, len(by_domain)])
     domain = np.repeat(np.arange(len(sizes)), sizes)
     descending = by_domain[np.lexsort((-by_domain, domain))]
     before = np.cumsum(descending) - descending
-    needed = (before - np.repeat(before[index.starts], sizes) < wanted) & (descending > 0)
+    needed = (before - np.repeat(before[index.starts], sizes) < count) & (descending > 0)
     return np.bincount(domain[needed], minlength=len(sizes))

@@ -32,42 +32,42 @@ class NodeChoice:
     spare: int
 
 
-def fewest_nodes(capacity: Ints, wanted: int) -> int:
+def fewest_nodes(capacity: Ints, count: int) -> int:
     """How many rows are needed, largest capacity first; 0: all together do not suffice."""
-    if wanted <= 0:
+    if count <= 0:
         return 0
-    if capacity.max(initial=0) >= wanted:
+    if capacity.max(initial=0) >= count:
         return 1
     sums = np.cumsum(np.sort(capacity[capacity > 0])[::-1])
-    return int(np.searchsorted(sums, wanted)) + 1 if len(sums) and sums[-1] >= wanted else 0
+    return int(np.searchsorted(sums, count)) + 1 if len(sums) and sums[-1] >= count else 0
 
 
 def choose(
-    capacity: Ints, wanted: int, levels: Sequence[Codes], *, leftover: Floats, rank: Codes
+    capacity: Ints, count: int, levels: Sequence[Codes], *, leftover: Floats, rank: Codes
 ) -> NodeChoice | None:
     """
-    Rows for all wanted pods; None if all rows together do not suffice.
+    Rows for `count` pods; None if all rows together do not suffice.
 
     `leftover` is what a row would have free if it took all pods: the smallest wins.
     """
-    needed = fewest_nodes(capacity, wanted)
+    needed = fewest_nodes(capacity, count)
     if needed == 0:
         return None
     if needed == 1:
-        return _tightest(capacity, wanted, levels, leftover, rank)
+        return _tightest(capacity, count, levels, leftover, rank)
     rows = np.flatnonzero(capacity > 0)
     for codes in levels:
-        choice = _within_one_domain(rows[codes[rows] > 0], codes, capacity, wanted, needed, rank)
+        choice = _within_one_domain(rows[codes[rows] > 0], codes, capacity, count, needed, rank)
         if choice is not None:
             return choice
-    return _tighten(_by_capacity(rows, capacity, levels, rank), capacity, wanted, needed)
+    return _tighten(_by_capacity(rows, capacity, levels, rank), capacity, count, needed)
 
 
 def _tightest(
-    capacity: Ints, wanted: int, levels: Sequence[Codes], leftover: Floats, rank: Codes
+    capacity: Ints, count: int, levels: Sequence[Codes], leftover: Floats, rank: Codes
 ) -> NodeChoice:
     """One row for all; of equal rows the one with the fullest domains: others stay empty."""
-    rows = np.flatnonzero(capacity >= wanted)
+    rows = np.flatnonzero(capacity >= count)
     rows = rows[leftover[rows] == leftover[rows].min()]
     for codes in levels:
         if len(rows) == 1:
@@ -75,11 +75,11 @@ def _tightest(
         by_domain = np.bincount(codes, weights=np.maximum(capacity, 0))[codes[rows]]
         rows = rows[by_domain == by_domain.min()]
     row = int(rows[np.argmin(rank[rows])])
-    return NodeChoice((row,), int(capacity[row]) - wanted)
+    return NodeChoice((row,), int(capacity[row]) - count)
 
 
 def _within_one_domain(
-    rows: Ints, codes: Codes, capacity: Ints, wanted: int, needed: int, rank: Codes
+    rows: Ints, codes: Codes, capacity: Ints, count: int, needed: int, rank: Codes
 ) -> NodeChoice | None:
     """The best choice inside one domain of this level that needs no more rows than elsewhere."""
     if len(rows) == 0:
@@ -92,11 +92,11 @@ def _within_one_domain(
     # The capacity of the `needed` largest rows of each domain, and of the whole domain.
     best = sums[np.minimum(starts + needed, ends)] - sums[starts]
     total = sums[ends] - sums[starts]
-    able = np.flatnonzero(best >= wanted)
+    able = np.flatnonzero(best >= count)
     able = able[np.lexsort((row_codes[starts[able]], total[able]))][:_MAX_COMPARED]
     best_choice: NodeChoice | None = None
     for domain in able:
-        choice = _tighten(rows[starts[domain] : ends[domain]], capacity, wanted, needed)
+        choice = _tighten(rows[starts[domain] : ends[domain]], capacity, count, needed)
         if best_choice is None or choice.spare < best_choice.spare:
             best_choice = choice
     return best_choice
@@ -112,10 +112,10 @@ def _by_capacity(rows: Ints, capacity: Ints, levels: Sequence[Codes], rank: Code
     return rows[np.lexsort((*keys, -capacity[rows]))]
 
 
-def _tighten(rows: Ints, capacity: Ints, wanted: int, needed: int) -> NodeChoice:
+def _tighten(rows: Ints, capacity: Ints, count: int, needed: int) -> NodeChoice:
     """The `needed` largest rows, each exchanged for a smaller one while all pods still fit."""
     chosen = [int(row) for row in rows[:needed]]
-    spare = int(capacity[chosen].sum()) - wanted
+    spare = int(capacity[chosen].sum()) - count
     candidates = rows[needed:][::-1]  # smallest first
     candidate_capacities = capacity[candidates]
     used: set[int] = set()

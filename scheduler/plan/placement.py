@@ -147,20 +147,20 @@ class PlacementAttempt:
             self.rows[row] = None
         return len(pods)
 
-    def _choose(self, pod: Pod, rows: Bools, capacity: Ints, wanted: int) -> NodeChoice | None:
-        wanted = min(wanted, int(capacity.sum()))
-        if wanted == 0:
+    def _choose(self, pod: Pod, rows: Bools, capacity: Ints, count: int) -> NodeChoice | None:
+        count = min(count, int(capacity.sum()))
+        if count == 0:
             return None
-        if self.rows and (choice := self._on_used_nodes(capacity, wanted)) is not None:
+        if self.rows and (choice := self._on_used_nodes(capacity, count)) is not None:
             return choice
-        pool = self._preferred(pod, rows, capacity, wanted)
+        pool = self._preferred(pod, rows, capacity, count)
         table = self.context.snapshot.table
-        leftover = self._leftover(pod.spec, pool, wanted)
+        leftover = self._leftover(pod.spec, pool, count)
         return node_choice.choose(
-            pool, wanted, self.context.codes(), leftover=leftover, rank=table.rank
+            pool, count, self.context.codes(), leftover=leftover, rank=table.rank
         )
 
-    def _leftover(self, spec: SchedulingSpec, capacity: Ints, wanted: int) -> Floats:
+    def _leftover(self, spec: SchedulingSpec, capacity: Ints, count: int) -> Floats:
         """The cost of each row as the one that takes all pods; GPUs are packed by island."""
         snapshot, table = self.context.snapshot, self.context.snapshot.table
         name, _ = dominant(spec, table)
@@ -168,61 +168,61 @@ class PlacementAttempt:
         if name in filters.GPUS:
             islands = snapshot.numa.packing()
             return gpu_packing.costs(
-                table, islands, name, gpus_per_pod=each, capacity=capacity, count=wanted
+                table, islands, name, gpus_per_pod=each, capacity=capacity, count=count
             )
-        free = table.free(name) - wanted * each
+        free = table.free(name) - count * each
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
         return leftover
 
-    def _sparing_islands(self, spec: SchedulingSpec, capacity: Ints, wanted: int) -> Ints:
+    def _sparing_islands(self, spec: SchedulingSpec, capacity: Ints, count: int) -> Ints:
         """The capacity of hosts that break no free GPU island, if one of them takes all pods."""
         snapshot = self.context.snapshot
         name, _ = dominant(spec, snapshot.table)
         if name not in filters.GPUS:
             return capacity
         islands = snapshot.numa.packing()
-        taken = wanted * spec.amount(name)
-        keeping = gpu_packing.keeping_islands(snapshot.table, islands, name, taken)
-        keeping = keeping & (capacity >= wanted)
-        return np.where(keeping, capacity, np.int64(0)) if keeping.any() else capacity
+        taken = count * spec.amount(name)
+        spares_islands = gpu_packing.keeping_islands(snapshot.table, islands, name, taken)
+        spares_islands = spares_islands & (capacity >= count)
+        return np.where(spares_islands, capacity, np.int64(0)) if spares_islands.any() else capacity
 
-    def _on_used_nodes(self, capacity: Ints, wanted: int) -> NodeChoice | None:
+    def _on_used_nodes(self, capacity: Ints, count: int) -> NodeChoice | None:
         """The nodes in use, if they take all pods or save another node."""
         used = sorted(self.rows, key=lambda row: (int(capacity[row]), row))
         used = [row for row in used if capacity[row] > 0]
         total = int(capacity[used].sum())
-        if total < wanted:
+        if total < count:
             others = capacity.copy()
             others[used] = 0
-            more = node_choice.fewest_nodes(others, wanted)
-            if total == 0 or (more and node_choice.fewest_nodes(others, wanted - total) >= more):
+            more = node_choice.fewest_nodes(others, count)
+            if total == 0 or (more and node_choice.fewest_nodes(others, count - total) >= more):
                 return None
         for row in used:  # the tightest that takes all pods, else all of them
-            if capacity[row] >= wanted:
-                return NodeChoice((row,), int(capacity[row]) - wanted)
-        return NodeChoice(tuple(reversed(used)), total - wanted)
+            if capacity[row] >= count:
+                return NodeChoice((row,), int(capacity[row]) - count)
+        return NodeChoice(tuple(reversed(used)), total - count)
 
-    def _preferred(self, pod: Pod, rows: Bools, capacity: Ints, wanted: int) -> Ints:
+    def _preferred(self, pod: Pod, rows: Bools, capacity: Ints, count: int) -> Ints:
         """The capacity to choose from: preferred nodes, then hosts without GPUs, if they suffice.
 
         No preference breaks a free island of GPUs while another host suffices.
         """
-        pool, needed = capacity, node_choice.fewest_nodes(capacity, wanted)
+        pool, needed = capacity, node_choice.fewest_nodes(capacity, count)
         preferences = scores.preferences(
             self.context.snapshot, pod, rows & (capacity > 0), self.context.memo
         )
         if preferences is not None:
             if pod.spec.host_request.gpus and needed == 1:
-                pool = capacity = self._sparing_islands(pod.spec, capacity, wanted)
+                pool = capacity = self._sparing_islands(pod.spec, capacity, count)
             for least in np.unique(preferences[capacity > 0])[: -_MAX_PREFERENCE_GRADES - 1 : -1]:
                 preferred = np.where((capacity > 0) & (preferences >= least), capacity, 0)
-                if node_choice.fewest_nodes(preferred, wanted) == needed:
+                if node_choice.fewest_nodes(preferred, count) == needed:
                     pool = preferred
                     break
         if pod.spec.host_request.gpus == 0:
             hosts: Bools = self.context.snapshot.table.gpu_host
             plain = np.where(hosts, np.int64(0), pool)
-            pool = plain if int(plain.sum()) >= wanted else pool
+            pool = plain if int(plain.sum()) >= count else pool
         return pool
 
     # --- pods that depend on other pods, and pods that are spread ---

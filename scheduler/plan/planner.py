@@ -181,12 +181,12 @@ def _count_nominees(unit: Unit, snapshot: Snapshot) -> None:
             snapshot.suppose(pod, pod.nominated)
 
 
-def _with_gang_count(found: NoFit, unit: Unit) -> NoFit:
+def _with_gang_count(rejection: NoFit, unit: Unit) -> NoFit:
     """With the count of this gang: the memo may hold that of an equal gang with another name."""
     if not unit.is_gang or unit.bound >= unit.size:
-        return replace(found, gang=None)
-    have = unit.bound + (found.gang.have if found.gang else 0)
-    return replace(found, gang=GangCount(unit.key.name, have, unit.size, "members fit"))
+        return replace(rejection, gang=None)
+    have = unit.bound + (rejection.gang.have if rejection.gang else 0)
+    return replace(rejection, gang=GangCount(unit.key.name, have, unit.size, "members fit"))
 
 
 def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:

@@ -242,7 +242,9 @@ class ProvisioningController:
 
     def _report_responses(self) -> None:
         """Record an Event for each new phase, if the gang still waits."""
-        for request in sorted(self._requests.values(), key=lambda one: (one.name, one.uid)):
+        for request in sorted(
+            self._requests.values(), key=lambda request: (request.name, request.uid)
+        ):
             if self._reported.get(request.uid, Phase.PENDING) is request.phase:
                 continue
             self._reported[request.uid] = request.phase

@@ -21,9 +21,9 @@ def kinds(client: Client, controller: ProvisioningController) -> tuple[OptionalI
         return ()
     read = lenient(partial(objects.read, scheduler=controller.writer.scheduler))
 
-    def make(found: resources.Resource) -> Informer[ProvisioningRequest | None]:
-        controller.use(found)
-        return Informer(client, found, keep=read, on_event=controller.on_event)
+    def make(resource: resources.Resource) -> Informer[ProvisioningRequest | None]:
+        controller.use(resource)
+        return Informer(client, resource, keep=read, on_event=controller.on_event)
 
     return (
         OptionalInformer(

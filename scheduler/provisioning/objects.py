@@ -174,12 +174,14 @@ _CONDITIONS: Final = (
 
 
 def _phase(obj: Json) -> tuple[Phase, str, float]:
-    found = {row.get("type"): row for row in rows(mapping(obj.get("status")).get("conditions"))}
+    conditions = {
+        row.get("type"): row for row in rows(mapping(obj.get("status")).get("conditions"))
+    }
     for kind, phase in _CONDITIONS:
-        row = found.get(kind)
+        row = conditions.get(kind)
         if row is not None and row.get("status") == "True":
             return phase, _message(kind, row), instant(row.get("lastTransitionTime"))
-    refused = found.get("Provisioned") or found.get("Accepted")
+    refused = conditions.get("Provisioned") or conditions.get("Accepted")
     return Phase.PENDING, "" if refused is None else _message(None, refused), 0.0
 
 
@@ -207,7 +209,7 @@ def template(pod: Object, members: EqualMembers) -> MemberTemplate:
     volumes = [_part(row, ("name", *_VOLUME)) for row in rows(spec.get("volumes"))]
     if placing := [row for row in volumes if len(row) > 1]:
         made["volumes"] = placing
-    labels = frozenset.intersection(*(frozenset(one.labels) for one in members.pods))
+    labels = frozenset.intersection(*(frozenset(member.labels) for member in members.pods))
     body = {"metadata": {"labels": dict(sorted(labels))}, "spec": made}
     return MemberTemplate(orjson.dumps(body, option=orjson.OPT_SORT_KEYS), _owners(pod, members))
 
@@ -229,8 +231,8 @@ def _owners(pod: Object, members: EqualMembers) -> tuple[tuple[str, str, str, st
     for row in rows(mapping(pod.get("metadata")).get("ownerReferences")):
         if row.get("controller") is True:
             return ((str(row["apiVersion"]), str(row["kind"]), str(row["name"]), str(row["uid"])),)
-    made = [one for one in members.pods if not is_placeholder(one)] or [members.source]
-    return tuple(("v1", "Pod", one.key.name, one.uid) for one in made[:_MAX_OWNERS])
+    owners = [member for member in members.pods if not is_placeholder(member)] or [members.source]
+    return tuple(("v1", "Pod", member.key.name, member.uid) for member in owners[:_MAX_OWNERS])
 
 
 def draft(
@@ -239,56 +241,63 @@ def draft(
     """Equal templates count together; sorted by their text."""
     first: dict[bytes, MemberTemplate] = {}
     counts: dict[bytes, int] = {}
-    for one, count in templates:
-        first.setdefault(one.body, one)
-        counts[one.body] = counts.get(one.body, 0) + count
+    for member_template, count in templates:
+        first.setdefault(member_template.body, member_template)
+        counts[member_template.body] = counts.get(member_template.body, 0) + count
     sets = tuple((first[body], counts[body]) for body in sorted(counts))
-    text = b"\0".join([class_name.encode(), *(b"%d %s" % (n, one.body) for one, n in sets)])
+    text = b"\0".join(
+        [
+            class_name.encode(),
+            *(b"%d %s" % (n, member_template.body) for member_template, n in sets),
+        ]
+    )
     return RequestDraft(gang, sets, hashlib.sha256(text).hexdigest()[:10])
 
 
-def name_of(one: RequestDraft, attempt: int) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", one.gang.name.lower())[:_MAX_PREFIX].strip("-")
-    return f"{plain or 'gang'}-{one.digest}-{attempt}"
+def name_of(request: RequestDraft, attempt: int) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", request.gang.name.lower())[:_MAX_PREFIX].strip("-")
+    return f"{plain or 'gang'}-{request.digest}-{attempt}"
 
 
-def pod_templates(one: RequestDraft, attempt: int, *, scheduler: str) -> list[Object]:
+def pod_templates(request: RequestDraft, attempt: int, *, scheduler: str) -> list[Object]:
     return [
         {
             "apiVersion": "v1",
             "kind": "PodTemplate",
-            "metadata": _metadata(one, f"{name_of(one, attempt)}-{number}", scheduler),
-            "template": orjson.loads(made.body),
+            "metadata": _metadata(request, f"{name_of(request, attempt)}-{number}", scheduler),
+            "template": orjson.loads(member_template.body),
         }
-        for number, (made, _) in enumerate(one.sets)
+        for number, (member_template, _) in enumerate(request.sets)
     ]
 
 
 def document(
-    one: RequestDraft, attempt: int, *, scheduler: str, class_name: str, api_version: str
+    request: RequestDraft, attempt: int, *, scheduler: str, class_name: str, api_version: str
 ) -> Object:
-    name = name_of(one, attempt)
+    name = name_of(request, attempt)
     return {
         "apiVersion": api_version,
         "kind": "ProvisioningRequest",
-        "metadata": _metadata(one, name, scheduler),
+        "metadata": _metadata(request, name, scheduler),
         "spec": {
             "provisioningClassName": class_name,
             "podSets": [
                 {"podTemplateRef": {"name": f"{name}-{number}"}, "count": count}
-                for number, (_, count) in enumerate(one.sets)
+                for number, (_, count) in enumerate(request.sets)
             ],
         },
     }
 
 
-def _metadata(one: RequestDraft, name: str, scheduler: str) -> Object:
-    owners = dict.fromkeys(owner for made, _ in one.sets for owner in made.owners)
+def _metadata(request: RequestDraft, name: str, scheduler: str) -> Object:
+    owners = dict.fromkeys(
+        owner for member_template, _ in request.sets for owner in member_template.owners
+    )
     keys = ("apiVersion", "kind", "name", "uid")
     return {
         "name": name,
-        "namespace": one.gang.namespace,
-        "labels": {MANAGED_BY: scheduler, vocabulary.GANG_NAME_LABEL: one.gang.name},
+        "namespace": request.gang.namespace,
+        "labels": {MANAGED_BY: scheduler, vocabulary.GANG_NAME_LABEL: request.gang.name},
         "ownerReferences": [
             dict(zip(keys, owner, strict=True)) for owner in list(owners)[:_MAX_OWNERS]
         ],

@@ -52,12 +52,12 @@ class RequestWriter:
 
     async def _read(self, pod: Pod) -> dict[str, Any]:
         try:
-            found = await self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
+            current = await self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
         except errors.KubeError as error:
             raise WriteFailed(str(error)) from error
-        if found["metadata"].get("uid") != pod.uid:
+        if current["metadata"].get("uid") != pod.uid:
             raise WriteFailed(f"pod {pod.key} was replaced by another pod")
-        return found
+        return current
 
     async def create(
         self, draft: RequestDraft, attempt: int, kind: resources.Resource

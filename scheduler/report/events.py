@@ -95,10 +95,10 @@ def member_reservation_moved(
 
 
 def member_reservation_incomplete(
-    leader: Pod, gang: str, reserved: int, wanted: int, why: str
+    leader: Pod, gang: str, reserved: int, pending: int, why: str
 ) -> correlator.EventReport:
     note = (
-        f"reserved capacity for {reserved} of {wanted} pending members of pod group {gang};"
+        f"reserved capacity for {reserved} of {pending} pending members of pod group {gang};"
         f" searching for the rest: {why}"
     )
     about = _about(leader)

@@ -38,15 +38,15 @@ def create_app(
         return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def explain_page(request: web.Request) -> web.Response:
-        wanted = request.query.get("pod", "")
-        namespace, slash, name = wanted.partition("/")
+        pod = request.query.get("pod", "")
+        namespace, slash, name = pod.partition("/")
         if not (namespace and slash and name):
-            return _json({"error": f"found pod={wanted!r}, want pod=NAMESPACE/NAME"}, 400)
+            return _json({"error": f"found pod={pod!r}, want pod=NAMESPACE/NAME"}, 400)
         if waiting := missing():
             return _json({"error": f"not ready: {waiting}"}, 503)
         explanation = explain(namespace, name)
         if explanation is None:
-            text = f"pod {wanted} is unknown: it does not exist, or finished long ago"
+            text = f"pod {pod} is unknown: it does not exist, or finished long ago"
             return _json({"error": text}, 404)
         return _json(explanation, 200)
 

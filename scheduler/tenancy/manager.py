@@ -134,10 +134,10 @@ class TenancyManager:
             closed = self._open_own(unit, closed)
         with self.reservations.uncharged(unit.key):
             extended = self.reservations.with_placeholders(unit)
-            found = self._within_limits(extended, closed)
-        if isinstance(found, Placed) and (extended is not unit or unit.key in self._reserved):
-            return self.reservations.without_placeholders(unit, found)
-        return found
+            result = self._within_limits(extended, closed)
+        if isinstance(result, Placed) and (extended is not unit or unit.key in self._reserved):
+            return self.reservations.without_placeholders(unit, result)
+        return result
 
     def _within_limits(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """
@@ -151,22 +151,22 @@ class TenancyManager:
         quota: QuotaConstraint | Plan = self.quota.constraint(unit)
         while isinstance(quota, QuotaConstraint):
             unit, shut = quota.unit, closed | quota.closed
-            found: Plan | None = None
+            plan: Plan | None = None
             beyond = self._beyond_guarantee(unit)
             if beyond is not None:
-                found = self._attempt(unit, shut | beyond, self._memo)
-                if beyond and isinstance(found, NoFit):
-                    found = None
+                plan = self._attempt(unit, shut | beyond, self._memo)
+                if beyond and isinstance(plan, NoFit):
+                    plan = None
                 else:
-                    self.backfill.planned_within_guarantee(unit, found)
-            if found is None:
-                found = self._attempt(unit, shut, self._memo)
-                review = self.backfill.review(unit, found)
-                found = review.plan
+                    self.backfill.planned_within_guarantee(unit, plan)
+            if plan is None:
+                plan = self._attempt(unit, shut, self._memo)
+                review = self.backfill.review(unit, plan)
+                plan = review.plan
                 if review.avoid:
                     elsewhere = self._attempt(unit, shut | review.avoid, self._memo)
-                    found = self.backfill.choose(review, elsewhere)
-            quota = self.quota.inspect(quota, found)
+                    plan = self.backfill.choose(review, elsewhere)
+            quota = self.quota.inspect(quota, plan)
         return quota
 
     def _attempt(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
@@ -184,12 +184,12 @@ class TenancyManager:
                 trials.enter_context(self._reserved.without(key))
             if upcoming is not None:
                 with cache.snapshot.trial():
-                    for one in upcoming.charges:
-                        cache.snapshot.suppose(one.pod, one.node)
+                    for placement in upcoming.charges:
+                        cache.snapshot.suppose(placement.pod, placement.node)
                     shut = closed | upcoming.closed
-                    found = plan(memo=memo.for_trial(), closed=shut)
-                if isinstance(found, Placed) or not upcoming.optional:
-                    return upcoming.explain(found, len(upcoming.closed - closed))
+                    result = plan(memo=memo.for_trial(), closed=shut)
+                if isinstance(result, Placed) or not upcoming.optional:
+                    return upcoming.explain(result, len(upcoming.closed - closed))
             # A rejection of an equal unit says nothing about one that has reserved capacity.
             return plan(memo=memo.for_trial() if own else memo, closed=closed)
 
@@ -211,7 +211,7 @@ class TenancyManager:
         within its tenant's guarantee."""
         start = self.start_reservation(unit.key)
         beyond = self._beyond_guarantee(unit)
-        own = {one.node for one in self._reserved.of(unit.key)}
+        own = {placement.node for placement in self._reserved.of(unit.key)}
         own |= start.nodes if start is not None else frozenset()
         return (closed if beyond is None else closed & beyond) - own
 
@@ -262,7 +262,7 @@ class TenancyManager:
         # Two preemptors on one node may need the victims of both to terminate. The freed node
         # requeues neither, because the reservation of each takes the capacity of the other.
         for key in self._reserved if len(self._reserved) else ():
-            if any(one.node == pod.node for one in self._reserved.of(key)):
+            if any(placement.node == pod.node for placement in self._reserved.of(key)):
                 self._context.queue.retry(key, self._context.now())
 
     def tick(self, now: float) -> None:

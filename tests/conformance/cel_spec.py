@@ -100,7 +100,7 @@ def judge(engine: protocol.Engine, vector: Vector) -> str:
     try:
         if vector.get("check_only"):
             return _same_type(engine.check(vector["expr"], env), vector["want_type"])
-        program = engine.compile(vector["expr"], env, want="any")
+        program = engine.compile(vector["expr"], env, result_type="any")
         if "want_type" in vector:
             why = _same_type(program.result_type, vector["want_type"])
             if why:

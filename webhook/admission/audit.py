@@ -181,9 +181,9 @@ def _subject(review: Review) -> str:
 
 def _exceptions(rows: Iterable[ExemptedFailure], policies: PolicySet) -> Iterator[str]:
     ends = {
-        (policy.name, one.model.name): one.model.until
+        (policy.name, exception.model.name): exception.model.until
         for policy in policies.policies
-        for one in policy.exceptions
+        for exception in policy.exceptions
     }
     for row in rows:
         until = ends.get((row.policy, row.exception))

@@ -29,7 +29,7 @@ LOCK: Final = ".lock"
 
 
 def ensure(
-    wanted: Sequence[Program],
+    programs: Sequence[Program],
     folder: Path,
     *,
     cache: Path,
@@ -39,7 +39,7 @@ def ensure(
 ) -> list[str]:
     """Build every missing or damaged program; returns the names of those."""
     recipes = [
-        (program, cache_manifest.recipe(program, gobuild.settings(program))) for program in wanted
+        (program, cache_manifest.recipe(program, gobuild.settings(program))) for program in programs
     ]
     if not cache_manifest.faults(folder, recipes):
         return []

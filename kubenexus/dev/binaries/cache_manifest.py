@@ -74,7 +74,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def faults(folder: Path, wanted: Iterable[tuple[Program, str]]) -> list[Fault]:
+def faults(folder: Path, programs: Iterable[tuple[Program, str]]) -> list[Fault]:
     """The faults of the programs in a folder, each given with its recipe."""
     entries = read(folder)
 
@@ -85,7 +85,7 @@ def faults(folder: Path, wanted: Iterable[tuple[Program, str]]) -> list[Fault]:
 
     # Hashing releases the interpreter's lock: threads use all cores.
     with ThreadPoolExecutor() as pool:
-        return [fault for fault in pool.map(check, list(wanted)) if fault]
+        return [fault for fault in pool.map(check, list(programs)) if fault]
 
 
 def _objection(path: Path, entry: Entry | None, expected: str) -> str:

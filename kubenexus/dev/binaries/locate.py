@@ -42,7 +42,7 @@ class Binaries:
 
 def get(kubernetes: str, *, env: Mapping[str, str], show: Show) -> Binaries:
     """Find the programs, or build them. `BinariesUnavailable` when neither can be done."""
-    wanted = versions.programs(kubernetes)
+    programs = versions.programs(kubernetes)
     kubernetes = kubernetes.removeprefix("v")
     objection = assets_objection(kubernetes, env)
     if objection is None:
@@ -51,7 +51,7 @@ def get(kubernetes: str, *, env: Mapping[str, str], show: Show) -> Binaries:
         show.note(objection)
     folder = paths.programs(env, kubernetes)
     try:
-        build.ensure(wanted, folder, cache=paths.cache(env), env=env, show=show)
+        build.ensure(programs, folder, cache=paths.cache(env), env=env, show=show)
     except BinariesUnavailable as exc:
         raise BinariesUnavailable("\n".join(filter(None, [str(exc), objection]))) from exc
     return _at(folder, kubernetes, env)
@@ -59,9 +59,9 @@ def get(kubernetes: str, *, env: Mapping[str, str], show: Show) -> Binaries:
 
 def tool(name: str, *, env: Mapping[str, str], show: Show) -> Path:
     """The folder of a tool, which is built when it is missing."""
-    wanted = versions.tool(name)
-    folder = paths.programs(env, f"{name}-{wanted[0].version}")
-    build.ensure(wanted, folder, cache=paths.cache(env), env=env, show=show)
+    programs = versions.tool(name)
+    folder = paths.programs(env, f"{name}-{programs[0].version}")
+    build.ensure(programs, folder, cache=paths.cache(env), env=env, show=show)
     return folder
 
 

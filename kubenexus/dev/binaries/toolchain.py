@@ -64,9 +64,9 @@ def get(
     version = _version(on_path, env) if on_path else ""
     if on_path and parse(version) >= minimum:
         return Toolchain(on_path, version)
-    wanted = ".".join(map(str, minimum))
+    required = ".".join(map(str, minimum))
     reason = f"the Go on PATH is {version or 'broken'}" if on_path else "there is no Go on PATH"
-    go = _installed(cache, env=env, say=say, why=f"{reason}, and {wanted} or newer is needed")
+    go = _installed(cache, env=env, say=say, why=f"{reason}, and {required} or newer is needed")
     return Toolchain(str(go), _version(str(go), env))
 
 

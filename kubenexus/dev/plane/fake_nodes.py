@@ -25,9 +25,9 @@ def add(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Create or update the nodes, many at once, and wait until all of them are usable."""
-    wanted = list(items)
-    api.each(lambda node: _write(api, node), wanted)
-    names = {node["metadata"]["name"] for node in wanted}
+    nodes = list(items)
+    api.each(lambda node: _write(api, node), nodes)
+    names = {node["metadata"]["name"] for node in nodes}
     end = clock() + deadline
     while missing := names - usable(api):
         if clock() > end:

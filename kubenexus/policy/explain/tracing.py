@@ -105,8 +105,10 @@ class PartsEngine:
     def version(self) -> str:
         return self._plain.version
 
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
-        program = self._plain.compile(source, env, want=want)
+    def compile(
+        self, source: str, env: Environment, *, result_type: ResultType = "bool"
+    ) -> Program:
+        program = self._plain.compile(source, env, result_type=result_type)
         parts_with_depth = list(parts_of(source).items())[:_MOST_PARTS]
         parts = [self._part(text, depth, env) for text, depth in parts_with_depth]
         return _WithParts(program, tuple(part for part in parts if part is not None))
@@ -116,7 +118,7 @@ class PartsEngine:
 
     def _part(self, text: str, depth: int, env: Environment) -> _PartProgram | None:
         try:
-            return _PartProgram(text, depth, self._plain.compile(text, env, want="any"))
+            return _PartProgram(text, depth, self._plain.compile(text, env, result_type="any"))
         except CompileError:
             return None  # an optional, or a name that only the whole gives a meaning
 

@@ -49,8 +49,8 @@ class _Job:
     documents: list[JsonDict] = field(default_factory=list)
     left: list[NotExported] = field(default_factory=list)
 
-    def leave(self, what: str, why: str) -> None:
-        self.left.append(NotExported(what, why))
+    def leave(self, rule: str, why: str) -> None:
+        self.left.append(NotExported(rule, why))
 
 
 def export(policies: PolicySet, *, now: datetime) -> tuple[Exported, ...]:
@@ -222,18 +222,18 @@ def _common(
     return {**made, "variables": variables} if variables else made
 
 
-def _pair(what: str, name: str, spec: JsonDict, binding: JsonDict) -> list[JsonDict]:
+def _pair(kind: str, name: str, spec: JsonDict, binding: JsonDict) -> list[JsonDict]:
     metadata = {"name": name, "labels": _LABELS}
     return [
         {
             "apiVersion": API_VERSION,
-            "kind": f"{what}AdmissionPolicy",
+            "kind": f"{kind}AdmissionPolicy",
             "metadata": metadata,
             "spec": spec,
         },
         {
             "apiVersion": API_VERSION,
-            "kind": f"{what}AdmissionPolicyBinding",
+            "kind": f"{kind}AdmissionPolicyBinding",
             "metadata": metadata,
             "spec": {"policyName": name, **binding},
         },

@@ -49,8 +49,10 @@ class QueueStrategy:
     def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
         for pod in went:
             self._world.cache.drop_pod(pod.uid)
-        kept = [unit for unit in self._line if unit.pods[0].uid not in over] if over else self._line
-        self._line = deque(kept)
+        units_left = (
+            [unit for unit in self._line if unit.pods[0].uid not in over] if over else self._line
+        )
+        self._line = deque(units_left)
         self._line.extend(units(replace(pod, gates=()) for pod in came))
 
     def decide(self) -> None:
@@ -58,15 +60,15 @@ class QueueStrategy:
         while self._line:
             world.run.decisions += 1
             unit = self._line[0]
-            found = world.plan(unit, frozenset(), world.memo)
-            if not isinstance(found, Placed):
-                world.misfit(unit.key, found)
+            plan = world.plan(unit, frozenset(), world.memo)
+            if not isinstance(plan, Placed):
+                world.misfit(unit.key, plan)
                 return
             self._line.popleft()
-            world.start(unit, found)
-            if found.unplaced:  # beyond what the gang needs
-                bound = unit.bound + len(found.placements)
-                self._line.append(replace(unit, pods=found.unplaced, bound=bound))
+            world.start(unit, plan)
+            if plan.unplaced:  # beyond what the gang needs
+                bound = unit.bound + len(plan.placements)
+                self._line.append(replace(unit, pods=plan.unplaced, bound=bound))
 
 
 def _all_alike(*about: object) -> int:
@@ -239,7 +241,7 @@ class KubeNexusStrategy:
         return frozenset()
 
     def placed(self, unit: Unit, plan: Placed) -> None:
-        now, uids = self._world.now, [one.pod.uid for one in plan.placements]
+        now, uids = self._world.now, [placement.pod.uid for placement in plan.placements]
         self.queue.start_binding(unit.key, uids, now)
         self._world.start(unit, plan)
         for uid in uids:

@@ -115,7 +115,7 @@ def _tenant(
     entries = [(entry.kind, entry.key) for entry in run.timeline if entry.key in keys]
 
     def units(kind: EntryKind) -> int:
-        return len({key for found, key in entries if found is kind})
+        return len({key for entry_kind, key in entries if entry_kind is kind})
 
     return TenantStatistics(
         name=name,

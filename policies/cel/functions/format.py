@@ -85,8 +85,8 @@ def _qualified_name(text: str) -> list[str]:
         if not parts[0]:
             problems.append("prefix part must be non-empty")
         else:
-            found = _shaped(_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)(parts[0])
-            problems += [f"prefix part {problem}" for problem in found]
+            prefix_problems = _shaped(_SUBDOMAIN, 253, _SUBDOMAIN_WORDS)(parts[0])
+            problems += [f"prefix part {problem}" for problem in prefix_problems]
     if not parts[-1]:
         problems.append("name part must be non-empty")
     elif len(parts[-1].encode()) > 63:

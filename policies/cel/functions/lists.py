@@ -50,11 +50,11 @@ def _best(name: str, better: Callable[[Any, Any], bool]) -> Callable[[Sequence[o
         items = _comparable(values)
         if not items:
             raise FunctionError(f"{name} called on empty list")
-        found = items[0]
+        best_item = items[0]
         for item in items[1:]:
-            if better(item, found):
-                found = item
-        return found
+            if better(item, best_item):
+                best_item = item
+        return best_item
 
     return best
 
@@ -147,17 +147,17 @@ def _matches_short(text: str, pattern: str) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = _pattern(pattern).search(text)
-    return str(found.group()) if found else ""
+    match = _pattern(pattern).search(text)
+    return str(match.group()) if match else ""
 
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    found: list[str] = []
+    matches: list[str] = []
     for match in _pattern(pattern).finditer(text):
-        if 0 <= most <= len(found):
+        if 0 <= most <= len(matches):
             break
-        found.append(match.group())
-    return found
+        matches.append(match.group())
+    return matches
 
 
 def _escape_key(text: str) -> str:

@@ -23,11 +23,11 @@ from policies.pods import requests
 Recall = Callable[[], Activation]
 
 
-def _amounts(pod: Json, what: str) -> dict[str, int]:
+def _amounts(pod: Json, section: str) -> dict[str, int]:
     try:
-        return requests.effective(pod, what=what)
+        return requests.effective(pod, section=section)
     except (requests.RequestError, AttributeError, TypeError) as error:
-        raise FunctionError(f"the {what} of the object cannot be read: {error}") from error
+        raise FunctionError(f"the {section} of the object cannot be read: {error}") from error
 
 
 def _containers(pod: Json) -> list[object]:
@@ -63,16 +63,16 @@ FUNCTIONS: Final = (
 def at_run_time(recall: Recall) -> tuple[Function, ...]:
     """The same functions over an object, or over the name of a variable of the activation."""
 
-    def known(name: str, what: str) -> Any:
+    def known(name: str, section: str) -> Any:
         activation = recall()
-        found = activation.memo.get((what, name))
-        if found is None:
+        value = activation.memo.get((section, name))
+        if value is None:
             pod = activation.values.get(name)
             if not isinstance(pod, Mapping):
                 raise FunctionError(f"{name} is null or no object here", kind="no-overload")
-            found = _containers(pod) if what == "containers" else _amounts(pod, what)
-            activation.memo[what, name] = found
-        return found
+            value = _containers(pod) if section == "containers" else _amounts(pod, section)
+            activation.memo[section, name] = value
+        return value
 
     def overloads(
         direct: Callable[..., object], named: Callable[..., object], *more: str, result: str

@@ -52,8 +52,8 @@ def _as_integer(value: object) -> int:
 
 
 def _compare(left: object, right: object) -> int:
-    one, other = _amount(left), _amount(right)
-    return (one > other) - (one < other)
+    first, second = _amount(left), _amount(right)
+    return (first > second) - (first < second)
 
 
 def _add(left: object, right: object) -> dict[str, object]:

@@ -69,8 +69,8 @@ def _pre_release(text: str) -> tuple[object, ...]:
 
 
 def _compare(left: object, right: object) -> int:
-    one, other = _order(left), _order(right)
-    return (one > other) - (one < other)
+    first, second = _order(left), _order(right)
+    return (first > second) - (first < second)
 
 
 def _member(

@@ -126,12 +126,12 @@ def _url(value: object) -> Url:
 
 
 def _query(value: object) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for pair in _url(value).query.split("&"):
         key, _, text = pair.partition("=")
         if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
-            found.setdefault(unquote_plus(key), []).append(unquote_plus(text))
-    return found
+            values.setdefault(unquote_plus(key), []).append(unquote_plus(text))
+    return values
 
 
 def _member(name: str, call: Callable[[object], object], result: str = "string") -> Function:

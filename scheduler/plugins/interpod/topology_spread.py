@@ -191,5 +191,5 @@ def _tolerable(table: NodeTable, spec: SchedulingSpec) -> Bools:
         ],
         dtype=np.bool_,
     )
-    found: Bools = by_set[table.taints]
-    return found
+    tolerable: Bools = by_set[table.taints]
+    return tolerable

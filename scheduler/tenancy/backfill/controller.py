@@ -151,15 +151,19 @@ class BackfillController:
             self._note_taken(unit, touched)
             return PlanReview(plan)
         end = self._epoch() + self._run_times.of_unit(unit)
-        binding = [one for one in others if unit.priority <= one.priority and end > one.start]
+        binding = [
+            other for other in others if unit.priority <= other.priority and end > other.start
+        ]
         if why := self._quota_forecast.conflict(unit, binding):
             return PlanReview(NoFit(len(self._snapshot), over_quota=why))
-        lower = [one for one in others if unit.priority > one.priority]
-        over_quota = [one for one in lower if self._quota_forecast.conflict(unit, (one,))]
-        self._note_taken(unit, [one for one in lower if one in touched or one in over_quota])
+        lower = [other for other in others if unit.priority > other.priority]
+        over_quota = [other for other in lower if self._quota_forecast.conflict(unit, (other,))]
+        self._note_taken(
+            unit, [other for other in lower if other in touched or other in over_quota]
+        )
         if not (binding and touched):
             return PlanReview(plan)
-        nodes = _NO_NODES.union(*(one.nodes for one in binding))
+        nodes = _NO_NODES.union(*(other.nodes for other in binding))
         return PlanReview(plan, tuple(binding), nodes)
 
     def choose(self, review: PlanReview, elsewhere: Plan) -> Plan:
@@ -168,12 +172,12 @@ class BackfillController:
         first = review.plan
         if isinstance(elsewhere, Placed) or isinstance(first, NoFit):
             return elsewhere
-        intact = all(self._starts_in_time(one, first) for one in review.binding)
+        intact = all(self._starts_in_time(reservation, first) for reservation in review.binding)
         return first if intact else elsewhere
 
     def _starts_in_time(self, reservation: StartReservation, plan: Placed) -> bool:
         """Whether the reserved start holds on its own nodes after this plan is carried out."""
-        ahead = [one for one in plan.placements if one.node in reservation.nodes]
+        ahead = [placement for placement in plan.placements if placement.node in reservation.nodes]
         unit = self._unit(reservation.key)
         if not ahead or unit is None:
             return True
@@ -249,10 +253,10 @@ class BackfillController:
             return soonest
         now, epoch = self._now(), self._epoch()
         due = [
-            now + one.start + (SLACK if one.key in self._retried else 0.0) - epoch
-            for one in self._reservations.values()
+            now + reservation.start + (SLACK if reservation.key in self._retried else 0.0) - epoch
+            for reservation in self._reservations.values()
         ]
-        retries = [one.not_before for one in self._blocked.values() if one.not_before > now]
+        retries = [unit.not_before for unit in self._blocked.values() if unit.not_before > now]
         if len(self._reservations) < self._max_reservations and retries:
             due.append(min(retries))
         return max(soonest, min(due)) if due else None
@@ -309,7 +313,10 @@ class BackfillController:
     def _displace(self, unit: Unit) -> bool:
         """Remove the start reservation of the lowest priority, the latest of those, if the unit
         has higher priority."""
-        last = min(self._reservations.values(), key=lambda one: (one.priority, -one.start))
+        last = min(
+            self._reservations.values(),
+            key=lambda reservation: (reservation.priority, -reservation.start),
+        )
         if last.priority >= unit.priority:
             return False
         self._replace(last, None, f"{unit.key} has higher priority")
@@ -326,7 +333,7 @@ class BackfillController:
         not_before = lower_bound(unit, self._snapshot, ends, self._memo, closed=rows)
         if not_before is None:
             return None
-        found = earliest_start(
+        reservation = earliest_start(
             unit.key,
             self._snapshot,
             ends,
@@ -336,12 +343,20 @@ class BackfillController:
             statics=self._memo,
             not_before=not_before,
         )
-        return found if found and self._quota_forecast.allows(unit, found.start) else None
+        return (
+            reservation
+            if reservation and self._quota_forecast.allows(unit, reservation.start)
+            else None
+        )
 
     def _reserved_nodes(self, excluded: UnitKey) -> frozenset[str]:
         """Nodes of all start reservations but this unit's."""
-        others = (one for one in self._reservations.values() if one.key != excluded)
-        return _NO_NODES.union(*(one.nodes for one in others))
+        others = (
+            reservation
+            for reservation in self._reservations.values()
+            if reservation.key != excluded
+        )
+        return _NO_NODES.union(*(reservation.nodes for reservation in others))
 
     def _add(self, reservation: StartReservation) -> None:
         self._reservations[reservation.key] = reservation

@@ -37,8 +37,8 @@ def lower_bound(
     latest = 0.0
     counts = Counter(pod.spec for pod in unit.pods)
     for spec, count in counts.items():
-        wanted = unit.need - (len(unit.pods) - count)
-        bound = _bound_of_spec(spec, wanted, snapshot, ends, memo, closed)
+        needed = unit.need - (len(unit.pods) - count)
+        bound = _bound_of_spec(spec, needed, snapshot, ends, memo, closed)
         if bound is None:
             return None
         latest = max(latest, bound)
@@ -78,7 +78,7 @@ def has_capacity(
 
 def _bound_of_spec(
     spec: SchedulingSpec,
-    wanted: int,
+    needed: int,
     snapshot: Snapshot,
     ends: Sequence[ExpectedEnd],
     memo: Memo,
@@ -90,11 +90,11 @@ def _bound_of_spec(
         rows = rows & ~closed
     free = [table.free(name) for name, _ in spec.requests]
     requests = [count for _, count in spec.requests]
-    fitting = np.where(rows, np.int64(max(wanted, 0)), np.int64(0))
+    fitting = np.where(rows, np.int64(max(needed, 0)), np.int64(0))
     for column, count in zip(free, requests, strict=True):
         np.minimum(fitting, column // count, out=fitting)
     fitting = np.maximum(fitting, 0)
-    missing = wanted - int(fitting.sum())
+    missing = needed - int(fitting.sum())
     if missing <= 0:
         return 0.0
     free_by_row: dict[int, list[int]] = {}

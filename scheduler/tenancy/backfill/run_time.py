@@ -51,8 +51,10 @@ class RunTimes:
 
     def of_unit(self, unit: Unit) -> float:
         """Seconds until the last pod ends; infinite if the duration of one is unknown."""
-        seconds = [self.of(pod) for pod in unit.pods]
-        return max((float("inf") if one is None else one for one in seconds), default=0.0)
+        durations = [self.of(pod) for pod in unit.pods]
+        return max(
+            (float("inf") if duration is None else duration for duration in durations), default=0.0
+        )
 
     def end(self, pod: Pod, epoch: float) -> float | None:
         """Of a pod that has a node; None: unknown."""

@@ -94,8 +94,8 @@ def plan_without(
                 snapshot.suppose_gone(placement.pod, placement.node, placement.assignment)
         for placement in ahead:
             snapshot.place(placement.pod, placement.node, placement.assignment)
-        found = plan(memo)
-    return found if isinstance(found, Placed) else None
+        result = plan(memo)
+    return result if isinstance(result, Placed) else None
 
 
 def starts_in_time(

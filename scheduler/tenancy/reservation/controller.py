@@ -196,7 +196,7 @@ class ReservationController:
     async def create_object(self, unit: Unit, placements: Iterable[Placement]) -> str:
         """Empty: the API server has the object. Else why no pod may be bound."""
         key, reservation = unit.key, self._members.get(unit.key)
-        leader = next(one.pod for one in placements if is_leader(one.pod))
+        leader = next(placement.pod for placement in placements if is_leader(placement.pod))
         if reservation is None or not isinstance(key, GangKey):
             return ""
         until = datetime.fromtimestamp(self._epoch() + reservation.until - self._now(), UTC)

@@ -75,7 +75,9 @@ class MemberReservations:
 
     def placements(self, key: UnitKey) -> tuple[Placement, ...]:
         """Of placeholders on their nodes."""
-        return tuple(one for one in self._reserved.of(key) if is_placeholder(one.pod))
+        return tuple(
+            placement for placement in self._reserved.of(key) if is_placeholder(placement.pod)
+        )
 
     def placements_with_binding(self, key: GangKey) -> tuple[Placement, ...]:
         """Also those of members whose bind is in flight: reserved again if it fails."""
@@ -95,7 +97,9 @@ class MemberReservations:
 
     def lost_nodes(self, key: GangKey) -> frozenset[str]:
         """Nodes on which capacity was reserved and is not any more."""
-        return self._nodes.get(key, frozenset()) - {one.node for one in self._reserved.of(key)}
+        return self._nodes.get(key, frozenset()) - {
+            placement.node for placement in self._reserved.of(key)
+        }
 
     def outstanding(self, key: GangKey) -> int:
         """Members for which the gang may still wait: placeholders, and binds in flight."""
@@ -126,9 +130,15 @@ class MemberReservations:
 
     def without_placeholders(self, unit: Unit, plan: Placed) -> Placed:
         """The plan for pods that exist; `placed` reserves the placements of the placeholders."""
-        existing = tuple(one for one in plan.placements if not is_placeholder(one.pod))
-        reserved = tuple(one for one in plan.placements if is_placeholder(one.pod))
-        members = {one.pod.uid: one for one in existing if not is_leader(one.pod)}
+        existing = tuple(
+            placement for placement in plan.placements if not is_placeholder(placement.pod)
+        )
+        reserved = tuple(
+            placement for placement in plan.placements if is_placeholder(placement.pod)
+        )
+        members = {
+            placement.pod.uid: placement for placement in existing if not is_leader(placement.pod)
+        }
         self._planned[unit.key] = reserved, members
         unplaced = tuple(pod for pod in plan.unplaced if not is_placeholder(pod))
         return Placed(existing, unplaced, plan.why_unplaced if unplaced else None)
@@ -184,23 +194,27 @@ class MemberReservations:
         Reserve these placements and no others; `unplaced` members have none for now. Returns the
         nodes on which nothing is reserved any more.
         """
-        preemptors = [one for one in self._reserved.of(key) if not is_placeholder(one.pod)]
+        preemptors = [
+            placement for placement in self._reserved.of(key) if not is_placeholder(placement.pod)
+        ]
         before, binding = self._release(key), self._binding.get(key)
-        pods = _numbered([*(one.pod for one in placements), *unplaced])
-        rows = [replace(one, pod=pod) for one, pod in zip(placements, pods, strict=False)]
+        pods = _numbered([*(placement.pod for placement in placements), *unplaced])
+        rows = [
+            replace(placement, pod=pod) for placement, pod in zip(placements, pods, strict=False)
+        ]
         self._reserved.put(key, [*preemptors, *rows])
         reserved = self.placements(key)
         if pods or binding:
             self._reservations[key] = reservation
             self._pending[key] = pods
-            self._nodes[key] = frozenset(one.node for one in rows)
-            self._charged[key] = tuple(one.pod.uid for one in reserved)
-            for one in reserved:
-                self._accounts.charge(one.pod, one.node)
+            self._nodes[key] = frozenset(placement.node for placement in rows)
+            self._charged[key] = tuple(placement.pod.uid for placement in reserved)
+            for placement in reserved:
+                self._accounts.charge(placement.pod, placement.node)
             if len(reserved) < len(pods):
                 self.incomplete.add(key)
         self._observer(key)
-        return before - {one.node for one in reserved}
+        return before - {placement.node for placement in reserved}
 
     def release(self, key: UnitKey) -> frozenset[str]:
         """Returns the nodes on which capacity was reserved."""
@@ -234,7 +248,7 @@ class MemberReservations:
 
     def next_at(self) -> float | None:
         """When `expired` next finds a reservation by the clock."""
-        return min((one.until for one in self._reservations.values()), default=None)
+        return min((reservation.until for reservation in self._reservations.values()), default=None)
 
     @contextmanager
     def uncharged(self, key: UnitKey) -> Iterator[None]:

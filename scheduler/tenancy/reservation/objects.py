@@ -92,14 +92,14 @@ def name_of(leader: Pod) -> str:
     return f"{plain or 'gang'}-{hashlib.sha256(leader.uid.encode()).hexdigest()[:8]}"
 
 
-def status(placements: Sequence[Placement], wanted: int) -> Json:
-    """Of a reservation for gang members, `wanted` of which do not exist yet."""
+def status(placements: Sequence[Placement], pending: int) -> Json:
+    """Of a reservation for gang members that are not created yet: `pending` in all."""
     reserved = len(placements)
-    incomplete = f"reserved capacity for {reserved} of {wanted}; searching for the rest"
+    incomplete = f"reserved capacity for {reserved} of {pending}; searching for the rest"
     return {
         "phase": "Active",
         "held": held(reserved, placements[0].pod.spec) if placements else "nothing",
-        "message": incomplete if reserved < wanted else "",
+        "message": incomplete if reserved < pending else "",
         "places": [_place(placement) for placement in placements],
     }
 

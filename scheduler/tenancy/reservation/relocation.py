@@ -73,7 +73,9 @@ class Relocation:
         accepted = [placement for placement in placements if self._accepts(placement, memo)]
         if reservation is None or not (deleted or len(accepted) < len(placements)):
             return
-        closed = {one.node for one in placements} - {one.node for one in accepted}
+        closed = {placement.node for placement in placements} - {
+            placement.node for placement in accepted
+        }
         self._why[key] = _lost_text(deleted, closed)
         unplaced = self._reservations.pending_without(key, accepted)
         freed = self._reservations.reserve(key, accepted, reservation, unplaced=unplaced)
@@ -118,9 +120,9 @@ class Relocation:
         leader = None if reservation is None else self._cache.get(reservation.leader)
         why = self._why.pop(key, "other pods took its capacity")
         if leader is not None:
-            reserved, wanted = self._reservations.count(key), len(self._reservations.pending(key))
+            reserved, pending = self._reservations.count(key), len(self._reservations.pending(key))
             report = events.member_reservation_incomplete
-            self._record(report(leader.pod, key.name, reserved, wanted, why))
+            self._record(report(leader.pod, key.name, reserved, pending, why))
         self._regrouped(key)
 
 

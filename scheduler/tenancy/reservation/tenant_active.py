@@ -97,8 +97,8 @@ class TenantReservations:
 
     def keys_of(self, tenant: str) -> list[UnitKey]:
         """Keys of the reserved capacity that this tenant may use."""
-        active = (one for one in self._reservations.values() if one.active)
-        return [one.key for one in active if one.tenant == tenant]
+        active = (reservation for reservation in self._reservations.values() if reservation.active)
+        return [reservation.key for reservation in active if reservation.tenant == tenant]
 
     def release_until_tick(self, tenant: str) -> None:
         """Pods of the tenant were placed: the next tick reserves what they leave."""
@@ -108,10 +108,19 @@ class TenantReservations:
     def next_at(self) -> float | None:
         """Seconds of the epoch, when `tick` next has something to do."""
         now, reservations = self._epoch(), self._reservations.values()
-        due = [at for one in reservations for at in (one.begins, one.ends) if at > now]
-        due += [one.searched[0] + RETRY_SECONDS for one in reservations if one.incomplete]
-        stale = (one for one in reservations if self._is_stale(one, now))
-        due += [one.blockers_checked[0] + RETRY_SECONDS for one in stale]
+        due = [
+            at
+            for reservation in reservations
+            for at in (reservation.begins, reservation.ends)
+            if at > now
+        ]
+        due += [
+            reservation.searched[0] + RETRY_SECONDS
+            for reservation in reservations
+            if reservation.incomplete
+        ]
+        stale = (reservation for reservation in reservations if self._is_stale(reservation, now))
+        due += [reservation.blockers_checked[0] + RETRY_SECONDS for reservation in stale]
         return min(due, default=None)
 
     def tick(self) -> None:
@@ -129,7 +138,7 @@ class TenantReservations:
             else:
                 self._expire(reservation)
         if self._moved == self._snapshot.moved and not any(
-            self._is_due(one, now) for one in active
+            self._is_due(reservation, now) for reservation in active
         ):
             return
         used: dict[tuple[str, str], Amounts] = {}
@@ -176,14 +185,14 @@ class TenantReservations:
         if reservation.incomplete:
             self._search(reservation, now)
         if reservation.whole_nodes:
-            wanted = dict(self._free_of_nodes(reservation))
+            unused = dict(self._free_of_nodes(reservation))
         else:
-            wanted = dict(self._unused_places(reservation, used))
+            unused = dict(self._unused_places(reservation, used))
         reserved = self._reserved_by_node(reservation)
-        if wanted != reserved:
-            placements = [reservation.placement(*row) for row in sorted(wanted.items())]
+        if unused != reserved:
+            placements = [reservation.placement(*row) for row in sorted(unused.items())]
             self._reserved.put(reservation.key, placements)
-            self._freed(n for n in reserved if _is_less(wanted.get(n, {}), reserved[n]))
+            self._freed(n for n in reserved if _is_less(unused.get(n, {}), reserved[n]))
         obj = reservation.object
         if begins:
             report = events.tenant_reservation_started
@@ -193,7 +202,7 @@ class TenantReservations:
 
     def _reserved_by_node(self, reservation: TenantReservation) -> dict[str, Amounts]:
         placements = self._reserved.of(reservation.key)
-        return {one.node: dict(one.pod.spec.requests) for one in placements}
+        return {placement.node: dict(placement.pod.spec.requests) for placement in placements}
 
     def _drop_lost(self, reservation: TenantReservation, memo: Memo) -> None:
         """Drop unused places on nodes that were deleted or no longer accept such pods."""

@@ -209,13 +209,13 @@ class UpcomingReservations:
             reservation.placement(name, _times(reservation, count))
             for name, count in places.items()
         ]
-        found = plan_without(
+        plan = plan_without(
             self._snapshot,
             [placement for placement in ended if placement.node in self._snapshot],
             lambda memo: self._plan_beside(reserved, unit, closed, memo),
         )
-        if found is not None:
-            places.update(placement.node for placement in found.placements)
+        if plan is not None:
+            places.update(placement.node for placement in plan.placements)
 
     def _plan_beside(
         self, reserved: Sequence[Placement], unit: Unit, closed: frozenset[str], memo: Memo

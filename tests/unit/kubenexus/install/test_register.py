@@ -59,7 +59,7 @@ def test_waiting_ends_when_there_is_no_objection() -> None:
     async def ask() -> str:
         return next(said)
 
-    asyncio.run(register.until(ask, what="it did not come", seconds=60, every=0))
+    asyncio.run(register.until(ask, failure="it did not come", seconds=60, every=0))
     assert list(said) == []
 
 
@@ -68,5 +68,5 @@ def test_a_timeout_has_the_last_objection() -> None:
         return "503 no policies yet"
 
     with pytest.raises(register.NotInTime) as caught:
-        asyncio.run(register.until(ask, what="it did not come", seconds=0.05, every=0.01))
+        asyncio.run(register.until(ask, failure="it did not come", seconds=0.05, every=0.01))
     assert str(caught.value) == "it did not come within 0.05 s: 503 no policies yet"

@@ -49,7 +49,7 @@ both = pytest.mark.parametrize(
 def outcome(engine: Engine, source: str, **values: object) -> object:
     """The value, or the error as `kind` text: one comparable outcome."""
     try:
-        program = engine.compile(source, ENV, want="any")
+        program = engine.compile(source, ENV, result_type="any")
     except CompileError as error:
         return ("compile", error.line, error.column)
     try:
@@ -135,7 +135,7 @@ def test_a_wrong_type_is_rejected_when_loaded(
     source: str, want: protocol.ResultType, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:
-        FIRST.compile(source, ENV, want=want)
+        FIRST.compile(source, ENV, result_type=want)
     assert caught.value.message.startswith(message)
 
 
@@ -234,13 +234,13 @@ def test_references_are_the_variables_read(engine: Engine) -> None:
 )
 def test_an_expression_out_of_bounds_is_an_error_of_ours(engine: Engine, source: str) -> None:
     with pytest.raises(CelError):
-        engine.compile(source, ENV, want="any").evaluate(Activation({"object": POD}))
+        engine.compile(source, ENV, result_type="any").evaluate(Activation({"object": POD}))
 
 
 def test_loops_nested_too_deeply_are_a_compile_error() -> None:
     source = "[1].map(x, " * 20 + "x" + ")" * 20
     with pytest.raises(CompileError, match="the expression is nested too deeply; use variables"):
-        FIRST.compile(source, ENV, want="any")
+        FIRST.compile(source, ENV, result_type="any")
 
 
 def test_the_budget_of_steps_is_an_error_of_the_rule() -> None:
@@ -252,7 +252,7 @@ def test_the_budget_of_steps_is_an_error_of_the_rule() -> None:
 
 
 def test_a_range_is_no_longer_than_the_budget() -> None:
-    program = FIRST.compile("lists.range(object).size()", ENV, want="any")
+    program = FIRST.compile("lists.range(object).size()", ENV, result_type="any")
     within = program.evaluate(Activation({"object": 10_000}))
     with pytest.raises(EvaluationError) as caught:
         program.evaluate(Activation({"object": 10_001}))

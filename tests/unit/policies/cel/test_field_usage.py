@@ -20,7 +20,7 @@ ALL = field_usage.ALL
 
 
 def compiled(source: str) -> Program:
-    return ENGINE.compile(source, ADMISSION, want="any")
+    return ENGINE.compile(source, ADMISSION, result_type="any")
 
 
 def reads(source: str) -> Any:

@@ -36,7 +36,7 @@ OBJECT: Final = {"a": 3, "l": [1]}
 )
 def test_an_optional_that_would_get_lost_is_rejected(source: str) -> None:
     with pytest.raises(CompileError) as caught:
-        ENGINE.compile(source, protocol.ADMISSION, want="any")
+        ENGINE.compile(source, protocol.ADMISSION, result_type="any")
     assert caught.value.message == optional_guard.ADVICE
 
 
@@ -62,7 +62,7 @@ def test_an_optional_that_would_get_lost_is_rejected(source: str) -> None:
     ],
 )
 def test_what_people_write_passes(source: str, want: object) -> None:
-    program = ENGINE.compile(source, protocol.ADMISSION, want="any")
+    program = ENGINE.compile(source, protocol.ADMISSION, result_type="any")
     assert program.evaluate(Activation({"object": OBJECT})) == want
 
 
@@ -70,7 +70,7 @@ def test_an_optional_as_a_result_is_an_error_of_the_rule() -> None:
     env = protocol.Environment.of(["object"])
     unchecked = protocol.Environment(env.variables, checked=False)
     for source in ("object.?a", "[object.?a]", "{'a': object.?a}", "{'a': [{'b': object.?a}]}"):
-        program = ENGINE.compile(source, unchecked, want="any")
+        program = ENGINE.compile(source, unchecked, result_type="any")
         with pytest.raises(EvaluationError) as caught:
             program.evaluate(Activation({"object": OBJECT}))
         assert caught.value.kind == "type"

@@ -117,7 +117,7 @@ def test_types_that_only_the_checker_knows_are_rejected(
     source: str, column: int, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:
-        ENGINE.compile(source, TYPED, want="any")
+        ENGINE.compile(source, TYPED, result_type="any")
     assert (caught.value.column, caught.value.message[: len(message)]) == (column, message)
 
 
@@ -128,7 +128,7 @@ def test_without_the_schema_fields_are_not_checked() -> None:
 
 def test_a_variable_keeps_its_type() -> None:
     source = "object.spec.containers.filter(c, c.name != 'proxy')"
-    found = ENGINE.compile(source, TYPED, want="any").result_type
+    found = ENGINE.compile(source, TYPED, result_type="any").result_type
     reader = TYPED.extended({"variables.apps": found})
     with pytest.raises(CompileError, match="undefined field 'imag'"):
         ENGINE.compile("variables.apps.all(c, c.imag == '')", reader)
@@ -140,9 +140,9 @@ def test_a_variable_keeps_its_type() -> None:
 def test_every_variable_of_the_admission_can_be_declared_again() -> None:
     sources = ["quantity('1')", "object.spec", "[timestamp('2020-01-01T00:00:00Z')]", "null", "1u"]
     for source in sources:
-        found = ENGINE.compile(source, TYPED, want="any").result_type
+        found = ENGINE.compile(source, TYPED, result_type="any").result_type
         env = TYPED.extended({"variables.x": found})
-        assert ENGINE.compile("variables.x", env, want="any").result_type == found
+        assert ENGINE.compile("variables.x", env, result_type="any").result_type == found
 
 
 def test_fields_are_read_from_an_openapi_document() -> None:

@@ -141,13 +141,15 @@ SOURCES: Final = (
 def test_any_text_compiles_or_is_a_compile_error(engine: Engine, source: str) -> None:
     for env in (ENV, POD_ENV):
         with contextlib.suppress(CompileError):
-            program = engine.compile(source, env, want="any")
+            program = engine.compile(source, env, result_type="any")
             with contextlib.suppress(EvaluationError):
                 program.evaluate(Activation({"object": {"a": 1}, "oldObject": None}))
 
 
 PROGRAMS: Final = [
-    (engine, engine.compile(s, ENV, want="any")) for engine in (FIRST, SECOND) for s in SOURCES
+    (engine, engine.compile(s, ENV, result_type="any"))
+    for engine in (FIRST, SECOND)
+    for s in SOURCES
 ]
 
 

@@ -109,9 +109,11 @@ class Counting:
         self._engine, self.name, self.version = engine, engine.name, engine.version
         self.compiled: list[str] = []
 
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+    def compile(
+        self, source: str, env: Environment, *, result_type: ResultType = "bool"
+    ) -> Program:
         self.compiled.append(source)
-        return self._engine.compile(source, env, want=want)
+        return self._engine.compile(source, env, result_type=result_type)
 
     def check(self, source: str, env: Environment) -> str:
         return self._engine.check(source, env)

@@ -207,7 +207,7 @@ def test_overhead_raises_only_limits_that_exist() -> None:
         "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}],
         "overhead": {"cpu": "250m", "memory": "64Mi"},
     }
-    assert requests.effective({"spec": spec}, what="limits") == {"cpu": 1250}
+    assert requests.effective({"spec": spec}, section="limits") == {"cpu": 1250}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ ENV: Final = protocol.Environment.of(["object"])
 
 
 def answer(engine: protocol.Engine, source: str) -> object:
-    program = engine.compile(source, ENV, want="any")
+    program = engine.compile(source, ENV, result_type="any")
     try:
         return program.evaluate(Activation({"object": {}}))
     except EvaluationError:
@@ -44,7 +44,7 @@ def test_second_engine(source: str, want: object) -> None:
 )
 def test_what_the_second_engine_lacks_is_refused_when_loaded(source: str) -> None:
     with pytest.raises(CompileError):
-        PORTABLE.compile(source, ENV, want="any")
+        PORTABLE.compile(source, ENV, result_type="any")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_the_second_engine_lacks_is_refused_when_loaded(source: str) -> Non
 )
 def test_types_of_our_own_are_checked_when_loaded(source: str, message: str) -> None:
     with pytest.raises(CompileError) as caught:
-        ENGINE.compile(source, ENV, want="any")
+        ENGINE.compile(source, ENV, result_type="any")
     assert caught.value.message.startswith(message)
 
 

@@ -188,6 +188,9 @@ class PreemptionController:
 
         def evicted(pod: Pod) -> None:
             left.discard(pod.uid)
+            # Another preemptor that counted on the pod may have ended meanwhile.
+            if self._cache.get(pod.uid) is not None:
+                attempt.victims.add(pod.uid)
             attempt.evicted += 1
             self._metrics.preemption.labels("evicted").inc()
 

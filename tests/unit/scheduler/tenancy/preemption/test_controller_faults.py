@@ -176,6 +176,26 @@ async def two_gangs_share_nodes(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
+async def another_preemptor_of_the_same_victim_is_deleted(bench: Bench) -> None:
+    """Meanwhile the eviction is retried: its victim counts as terminating, and no other follows."""
+    bench.api.eviction_faults["low"] = deque([BROKEN] * 500)
+    await one_node(bench, gpus=4)
+    tenant_pod(bench, "a", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "other", node="n", gpus=2, priority=1)
+    tenant_pod(bench, "a", "new", priority=10)
+    await bench.scheduler.drain()
+    tenant_pod(bench, "a", "deleted", priority=10)
+    await bench.scheduler.drain()
+    assert len(bench.scheduler.tenancy.preemption) == 2
+    bench.delete("deleted")
+    await bench.scheduler.drain()
+    bench.api.eviction_faults.clear()
+    await bench.settle()
+    await bench.settle(1.0)
+    assert bench.api.evicted == ["low"]
+    await terminate_victims(bench)
+
+
 async def two_reclaims_from_one_borrower(bench: Bench) -> None:
     await one_node(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 1}}))
     tenant_pod(bench, "b", "b0", node="n")
@@ -264,6 +284,13 @@ async def two_reclaims_from_one_borrower(bench: Bench) -> None:
             "",
             2,
             id="the preemptor is deleted: counted as wasted",
+        ),
+        pytest.param(
+            another_preemptor_of_the_same_victim_is_deleted,
+            "low",
+            "new other",
+            0,
+            id="another preemptor of the same victim is deleted",
         ),
         pytest.param(
             two_gangs_share_nodes,

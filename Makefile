@@ -20,7 +20,7 @@ install: $(VENV)/dev ## The product and its development tools in .venv
 
 test: test-unit test-conformance test-cluster ## Every test, on a real control plane
 
-test-unit: $(VENV)/dev ## Tests that need no cluster; seconds
+test-unit: $(VENV)/dev ## Tests that need no cluster; minutes
 	$(PYTEST) -q -n 2 --junitxml=build/tests/unit.xml tests/unit
 
 test-conformance: $(VENV)/dev ## The CEL conformance suite on both engines

@@ -1,7 +1,5 @@
 """
 Every label, annotation and gate, from `policies.vocabulary`, with its values and what it does.
-
-The page says what each key does today, also where no component reads it yet.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +15,6 @@ _HEADS: Final = ("Key", "On", "Values", "Written by", "What it does")
 _WEBHOOK: Final = "webhook"
 _SCHEDULER: Final = "scheduler"
 _LABELER: Final = "labeler or cluster admin"
-_TODAY: Final = "Checked at admission; the scheduler does not read it yet"
 
 GANG: Final = (
     KeyRow(
@@ -108,11 +105,22 @@ NUMA: Final = (
         "Pod annotation",
         "`true`, `false`",
         USER,
-        "Expressions read it as `numa`; the scheduler does not yet",
+        "Prefer NUMA nodes with high memory bandwidth; default: where a pod"
+        " requests more than 16Gi, and more than 4Gi per core",
     ),
-    KeyRow(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", USER, _TODAY),
     KeyRow(
-        v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", each(v.GANG_NUMA_SPREADS), USER, _TODAY
+        v.NUMA_DISTANCE_WEIGHT_ANNOTATION,
+        "Pod annotation",
+        "0 to 100; default 50",
+        USER,
+        "How much the distance between the NUMA nodes of a pod lowers their score",
+    ),
+    KeyRow(
+        v.GANG_NUMA_SPREAD_ANNOTATION,
+        "Pod annotation",
+        each(v.GANG_NUMA_SPREADS),
+        USER,
+        "How members of a gang share the NUMA nodes of a host; `isolated`: no two on one",
     ),
     KeyRow(
         v.NUMA_ASSIGNED_ANNOTATION,

@@ -149,7 +149,7 @@ def work(chart_env: ChartEnv, ending: contextlib.ExitStack) -> None:
         about = {"name": name, "namespace": "default", "labels": gang}
         chart_env.apply([{**a_pod(name), "metadata": about}])
     eventually(lambda: len(placed(chart_env)) == 2, "the gang is placed")
-    eventually(lambda: is_told(chart_env), "an Event says so")
+    eventually(lambda: has_event(chart_env), "an Event says so")
 
     labeler = pod_of(chart_env, "daemonset", "labeler")
     (container,) = labeler["containers"]
@@ -195,7 +195,7 @@ def placed(chart_env: ChartEnv) -> list[str]:
     return [name for pod in pods["items"] if (name := pod["spec"].get("nodeName"))]
 
 
-def is_told(chart_env: ChartEnv) -> bool:
+def has_event(chart_env: ChartEnv) -> bool:
     found = chart_env.get("events", "--namespace=default", "--field-selector=reason=Scheduled")
     return any(one["involvedObject"]["name"] == "pair-0" for one in found["items"])
 

@@ -84,7 +84,7 @@ class Mood:
     tainted: bool
 
 
-def world(seed: str, features: frozenset[str], *, probes: int = PROBES) -> RandomCluster:
+def random_cluster(seed: str, features: frozenset[str], *, probes: int = PROBES) -> RandomCluster:
     draw = Draw(random.Random(seed), features)
     mood = Mood(tight=draw.chance(0.3), tainted=draw.chance(0.4))
     nodes = tuple(_node(draw, f"{seed}-{n}", mood) for n in range(draw.upto(3, MOST_NODES)))

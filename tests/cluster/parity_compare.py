@@ -97,16 +97,16 @@ def settled(text: str) -> str:
 class Judge:
     """One cluster and the probes asked about on it."""
 
-    def __init__(self, kube_scheduler: KubeScheduler, world: RandomCluster, seen: Seen) -> None:
-        self._kube_scheduler, self._world, self._seen = kube_scheduler, world, seen
-        self._objects = kube_scheduler.load(world)
+    def __init__(self, kube_scheduler: KubeScheduler, cluster: RandomCluster, seen: Seen) -> None:
+        self._kube_scheduler, self._cluster, self._seen = kube_scheduler, cluster, seen
+        self._objects = kube_scheduler.load(cluster)
         self._ours = KubeNexus(self._objects)
 
     def differences(self) -> Iterator[Difference]:
-        for number, probe in enumerate(self._world.probes, self._world.first):
+        for number, probe in enumerate(self._cluster.probes, self._cluster.first):
             found = self._wear_down(probe) if probe.wears else self._settle(probe)
             if isinstance(found, Difference):
-                yield replace(found, case=f"{self._world.seed}.{number}")
+                yield replace(found, case=f"{self._cluster.seed}.{number}")
 
     def _wear_down(self, probe: Probe) -> Difference | Answer:
         """Cordon every node that kube-scheduler chooses, until it chooses none.

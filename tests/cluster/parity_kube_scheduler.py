@@ -1,7 +1,7 @@
 """
 The real side of the parity test: an API server and kube-scheduler, and nothing else that acts.
 
-    load(world) ──▶ barrier ──▶ ask(probe), ask(probe), … ──▶ load(the next world)
+    load(cluster) ──▶ barrier ──▶ ask(probe), ask(probe), … ──▶ load(the next cluster)
 
 No controller and no fake kubelet runs here: what was written stays as it is, so that two
 schedulers asked in turn are asked about the same cluster. A probe is gone before the next one
@@ -119,17 +119,17 @@ class KubeScheduler:
 
     # --- a cluster ---
 
-    def load(self, world: RandomCluster) -> list[Object]:
+    def load(self, cluster: RandomCluster) -> list[Object]:
         """Replace whatever is there by this cluster; what the API server made of it."""
         self._clear()
-        self._each(self._api.apply, world.namespaces)
-        self._store(world.storage)
-        nodes = [dict(node) for node in world.nodes]
+        self._each(self._api.apply, cluster.namespaces)
+        self._store(cluster.storage)
+        nodes = [dict(node) for node in cluster.nodes]
         last = nodes[-1]["metadata"]
-        nodes[-1]["metadata"] = {**last, "labels": {**last["labels"], LAST: world.seed}}
+        nodes[-1]["metadata"] = {**last, "labels": {**last["labels"], LAST: cluster.seed}}
         self._each(self._create, nodes)
-        self._each(self._stand, world.standing)
-        self._barrier(world.seed, len(nodes))
+        self._each(self._stand, cluster.standing)
+        self._barrier(cluster.seed, len(nodes))
         return list(self._everything())
 
     def _clear(self) -> None:

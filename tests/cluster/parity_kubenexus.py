@@ -43,10 +43,10 @@ class KubeNexus:
             self._put(item)
 
     def verdict(self, pod: Object) -> Verdict:
-        wish, memo, snapshot = Pod.read(pod), Memo(), self._cache.snapshot
-        rows = filters.feasible(snapshot, wish, memo)
+        probe, memo, snapshot = Pod.read(pod), Memo(), self._cache.snapshot
+        rows = filters.feasible(snapshot, probe, memo)
         nodes = frozenset(str(snapshot.table.names[row]) for row in np.flatnonzero(rows))
-        return Verdict(nodes, filters.explain(snapshot, wish, memo).text)
+        return Verdict(nodes, filters.explain(snapshot, probe, memo).text)
 
     def _put(self, item: Object) -> None:
         match item["kind"]:

@@ -78,7 +78,7 @@ def probe(
     pod = _pod(draw, name, namespace)
     pod["spec"]["priorityClassName"] = POLITE
     claims = [*storage.claims_of(namespace), MISSING] if draw.chance(0.1) else None
-    wishes: dict[str, Callable[[], None]] = {
+    requirements: dict[str, Callable[[], None]] = {
         "selector": lambda: _selector(draw, pod),
         "node affinity": lambda: _node_affinity(draw, pod, nodes),
         "ports": lambda: _ports(draw, pod),
@@ -91,12 +91,12 @@ def probe(
     }
     if draw.chance(0.7, "taints"):
         _tolerations(draw, pod)
-    chosen = draw.some(wishes, 1, 4)
+    chosen = draw.some(requirements, 1, 4)
     if draw.chance(0.3):
         chosen = list(dict.fromkeys([*chosen, "spread"]))
     for feature in chosen:
         if feature in draw.features:
-            wishes[feature]()
+            requirements[feature]()
     if draw.chance(0.01, "volumes"):
         _ephemeral(pod)
     if own.claims:

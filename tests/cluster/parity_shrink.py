@@ -24,49 +24,49 @@ T = TypeVar("T")
 STEPS: Final = 200  # clusters tried for one case
 
 
-def shrink(kube_scheduler: KubeScheduler, world: RandomCluster, kind: str) -> RandomCluster:
-    """The world, which has one probe, with as little else as possible."""
+def shrink(kube_scheduler: KubeScheduler, cluster: RandomCluster, kind: str) -> RandomCluster:
+    """The cluster, which has one probe, with as little else as possible."""
     left, before = STEPS, None
-    while before != world and left > 0:
-        before, spot = world, 0
-        while left > 0 and (candidate := next(islice(_smaller(world), spot, None), None)):
+    while before != cluster and left > 0:
+        before, spot = cluster, 0
+        while left > 0 and (candidate := next(islice(_smaller(cluster), spot, None), None)):
             left -= 1
             # What is taken away for good brings the next candidate to the same spot.
             if _differs(kube_scheduler, candidate, kind):
-                world = candidate
+                cluster = candidate
             else:
                 spot += 1
-    return world
+    return cluster
 
 
-def _differs(kube_scheduler: KubeScheduler, world: RandomCluster, kind: str) -> bool:
+def _differs(kube_scheduler: KubeScheduler, cluster: RandomCluster, kind: str) -> bool:
     try:
         return any(
-            found.kind == kind for found in Judge(kube_scheduler, world, Seen()).differences()
+            found.kind == kind for found in Judge(kube_scheduler, cluster, Seen()).differences()
         )
     except (CallFailed, AssertionError):
         return False  # no cluster that the API server or kube-scheduler takes
 
 
-def _smaller(world: RandomCluster) -> Iterator[RandomCluster]:
+def _smaller(cluster: RandomCluster) -> Iterator[RandomCluster]:
     """Worlds with less in them, the largest steps first."""
-    probe = world.probes[0]
+    probe = cluster.probes[0]
     if probe.wears:
-        yield replace(world, probes=(replace(probe, wears=False),))
-    for standing in _fewer(world.standing):
-        yield replace(world, standing=standing)
-    for nodes in _fewer(world.nodes):
+        yield replace(cluster, probes=(replace(probe, wears=False),))
+    for standing in _fewer(cluster.standing):
+        yield replace(cluster, standing=standing)
+    for nodes in _fewer(cluster.nodes):
         if nodes:
-            yield replace(world, nodes=nodes)
-    for storage in _less_storage(world.storage):
-        yield replace(world, storage=storage)
+            yield replace(cluster, nodes=nodes)
+    for storage in _less_storage(cluster.storage):
+        yield replace(cluster, storage=storage)
     for spec in _less(probe.pod["spec"], ("containers", "priorityClassName")):
-        yield replace(world, probes=(replace(probe, pod={**probe.pod, "spec": spec}),))
-    for spot, each in enumerate(world.standing):
+        yield replace(cluster, probes=(replace(probe, pod={**probe.pod, "spec": spec}),))
+    for spot, each in enumerate(cluster.standing):
         for spec in _less(each.pod["spec"], ("containers", "nodeName")):
             less = replace(each, pod={**each.pod, "spec": spec})
-            others = (*world.standing[:spot], less, *world.standing[spot + 1 :])
-            yield replace(world, standing=others)
+            others = (*cluster.standing[:spot], less, *cluster.standing[spot + 1 :])
+            yield replace(cluster, standing=others)
 
 
 def _less_storage(storage: Storage) -> Iterator[Storage]:
@@ -104,19 +104,19 @@ def _less(value: Any, kept: tuple[str, ...] = ()) -> Iterator[Any]:
                 yield [*value[:spot], less, *value[spot + 1 :]]
 
 
-def shown(world: RandomCluster) -> str:
+def shown(cluster: RandomCluster) -> str:
     """A small case for people to read."""
     rows = [
-        *({"node": _brief(node)} for node in world.nodes),
-        *({"namespace": n["metadata"]} for n in world.namespaces if n["metadata"].get("labels")),
-        *({"pod": _brief(each.pod), "fate": each.fate} for each in world.standing),
+        *({"node": _brief(node)} for node in cluster.nodes),
+        *({"namespace": n["metadata"]} for n in cluster.namespaces if n["metadata"].get("labels")),
+        *({"pod": _brief(each.pod), "fate": each.fate} for each in cluster.standing),
         *(
             {item["kind"]: _brief(item)}
-            for part in (world.storage, world.probes[0].storage)
+            for part in (cluster.storage, cluster.probes[0].storage)
             for field in fields(part)
             for item in getattr(part, field.name)
         ),
-        {"probe": _brief(world.probes[0].pod)},
+        {"probe": _brief(cluster.probes[0].pod)},
     ]
     return "\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in rows)
 

@@ -90,8 +90,8 @@ class SchedulerPair:
 
     # --- what the proxy does ---
 
-    def arm(self, **wishes: Any) -> None:
-        self._proxied("POST", "/__arm", json.dumps(wishes))
+    def arm(self, **faults: Any) -> None:
+        self._proxied("POST", "/__arm", json.dumps(faults))
 
     def spoiled(self) -> dict[str, int]:
         found: dict[str, int] = json.loads(self._proxied("GET", "/__spoiled"))

@@ -127,7 +127,7 @@ class TenantEnv:
         assert set(found) == set(names)
         return found
 
-    def told(self, tenant: str, reason: str) -> list[tuple[str, str, str]]:
+    def events_of(self, tenant: str, reason: str) -> list[tuple[str, str, str]]:
         return until(lambda: self.node_pools[tenant].events(reason), bool)
 
     def close(self) -> None:

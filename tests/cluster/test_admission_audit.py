@@ -132,7 +132,7 @@ def an_owned(name: str, **parts: Any) -> Json:
     return a_pod(name, labels={"owner": "ada", **parts.pop("labels", {})}, **parts)
 
 
-def test_an_admitted_pod_is_told_to_the_audit_log_and_its_defaults_to_the_pod(site: Site) -> None:
+def test_an_admitted_pod_is_in_the_audit_log_and_its_defaults_in_events(site: Site) -> None:
     eventually(lambda: site.create(an_owned("good")) == "", "a pod let in")
     got = eventually(lambda: site.annotations("good"), "a line of the audit log")
     policies = got.pop("policies")
@@ -149,13 +149,13 @@ def test_an_admitted_pod_is_told_to_the_audit_log_and_its_defaults_to_the_pod(si
     assert "42" not in row["note"], "values may be secret"
 
 
-def test_a_refused_pod_is_told_to_the_audit_log(site: Site) -> None:
+def test_a_denied_pod_is_in_the_audit_log(site: Site) -> None:
     assert f"{NAME}/owned: say whose it is" in site.create(a_pod("refused"))
     got = eventually(lambda: site.annotations("refused"), "a line of the audit log")
     assert (got["decision"], got["failures"]) == ("denied", f"{NAME}/owned: say whose it is")
 
 
-def test_an_exception_is_told_and_ends_by_itself(site: Site) -> None:
+def test_an_exception_is_reported_and_expires(site: Site) -> None:
     assert site.create(a_pod("spared")) == ""
     got = eventually(lambda: site.annotations("spared"), "a line of the audit log")
     assert got["exception"] == f"{NAME}/owned by moving: being moved"
@@ -201,9 +201,7 @@ def test_an_exception_is_told_and_ends_by_itself(site: Site) -> None:
         ),
     ],
 )
-def test_the_products_own_warnings_are_told_as_events(
-    site: Site, obj: Json, kind: str, said: str
-) -> None:
+def test_built_in_warnings_give_events(site: Site, obj: Json, kind: str, said: str) -> None:
     obj = {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "uid"}}
     eventually(lambda: site.create(obj) == "", "the object let in")
     [row] = eventually(lambda: site.events("PolicyWarned", obj["metadata"]["name"]), "an Event")
@@ -236,9 +234,11 @@ def test_events_about_one_object_are_bounded_and_the_rest_is_counted(site: Site)
     for number in range(refused):
         assert "say whose it is" in site.create(a_pod(f"loud-{number}", namespace=noisy), noisy)
 
-    def told() -> int:
+    def events_written() -> int:
         return len(site.events("PolicyDenied", noisy, noisy))
 
-    eventually(lambda: told() + site.dropped() - before == refused, "each told or counted")
+    eventually(
+        lambda: events_written() + site.dropped() - before == refused, "each told or counted"
+    )
     # Every worker has a budget of its own for the namespace.
-    assert OBJECT_BURST <= told() <= 2 * OBJECT_BURST + 1
+    assert OBJECT_BURST <= events_written() <= 2 * OBJECT_BURST + 1

@@ -99,7 +99,7 @@ def job_sets(control_plane: ControlPlane, kubectl: Kubectl, stack: Stack) -> Ite
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
-def test_a_workload_is_judged_in_every_version(
+def test_a_workload_is_reviewed_in_every_version(
     job_sets: None, kubectl: Kubectl, namespace: str, version: str
 ) -> None:
     template = a_template(a_pod(labels=in_gang("g", 4), restartPolicy="Never"))
@@ -114,7 +114,7 @@ def test_a_workload_is_judged_in_every_version(
     assert (got.returncode != 0, "kubenexus/gang-size" in got.stderr) == (True, True), got.stderr
 
 
-def test_a_kind_of_kubernetes_is_judged_in_every_version(tenant: Tenant) -> None:
+def test_a_built_in_kind_is_reviewed_in_every_version(tenant: Tenant) -> None:
     said = tenant.forbid("object.spec.maxReplicas < 5", "autoscaling/HorizontalPodAutoscaler")
 
     def tried(version: str) -> str:
@@ -189,7 +189,7 @@ def test_no_sort_of_container_goes_around_a_policy(tenant: Tenant, kubectl: Kube
     assert said in tenant.call("PATCH", path, added, content_type=strategic)
 
 
-def test_a_resize_is_judged_by_the_policies_for_pods(tenant: Tenant) -> None:
+def test_a_resize_is_reviewed_by_the_policies_for_pods(tenant: Tenant) -> None:
     said = tenant.forbid("requests(object, 'cpu') <= 2000")
     where: Json = {"namespace": tenant.namespace, "schedulerName": "nobody"}
     large = a_pod("large", **where, containers=[a_container(cpu="3")])

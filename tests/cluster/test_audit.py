@@ -105,7 +105,7 @@ def found(kubectl: Kubectl, namespace: str, kind: str, name: str) -> Json:
     return got
 
 
-def told(kubectl: Kubectl, namespace: str, kind: str, reason: str) -> list[Json]:
+def events_on(kubectl: Kubectl, namespace: str, kind: str, reason: str) -> list[Json]:
     return [
         row
         for row in events(kubectl, namespace)
@@ -113,7 +113,7 @@ def told(kubectl: Kubectl, namespace: str, kind: str, reason: str) -> list[Json]
     ]
 
 
-def test_a_refused_pod_is_told_to_its_namespace_and_a_dry_run_to_nobody(
+def test_a_denied_pod_gives_an_event_in_its_namespace_and_a_dry_run_gives_none(
     policy: str, control_plane: ControlPlane, kubectl: Kubectl, namespace: str, stack: Stack
 ) -> None:
     assert "hard" in create(control_plane, namespace, "bad", name="only-tried", dry_run=True)
@@ -141,7 +141,7 @@ def test_a_refused_pod_is_told_to_its_namespace_and_a_dry_run_to_nobody(
         ),
     ],
 )
-def test_what_is_found_about_an_admitted_pod_is_told_to_the_pod(
+def test_failures_of_an_admitted_pod_give_events_on_the_pod(
     policy: str,
     control_plane: ControlPlane,
     kubectl: Kubectl,
@@ -160,14 +160,14 @@ def test_what_is_found_about_an_admitted_pod_is_told_to_the_pod(
     assert f"{policy}/{said}" in kubectl("describe", "pod", "p", "-n", namespace).stdout
 
 
-def test_refused_pods_of_a_job_are_told_to_the_job(
+def test_denied_pods_of_a_job_give_events_on_the_job(
     policy: str, kubectl: Kubectl, namespace: str
 ) -> None:
     job = a_job("train", pod=a_pod(labels={MODE: "bad"}, restartPolicy="Never"), parallelism=3)
     job["metadata"] = {"name": "train", "namespace": namespace}
     got = kubectl("create", "-f", "-", input=json.dumps(job))
     assert got.returncode == 0, got.stderr
-    eventually(lambda: told(kubectl, namespace, "Job", "PolicyDenied"), "an Event on the Job")
+    eventually(lambda: events_on(kubectl, namespace, "Job", "PolicyDenied"), "an Event on the Job")
     uid = found(kubectl, namespace, "job", "train")["metadata"]["uid"]
     rows = {row["reason"]: row for row in events(kubectl, namespace)}
     assert {row["regarding"]["uid"] for row in rows.values()} == {uid}
@@ -175,7 +175,7 @@ def test_refused_pods_of_a_job_are_told_to_the_job(
     assert rows["PolicyWarned"]["note"] == f"CREATE Job train: {policy}/hard: no (spec.template)"
 
 
-def test_an_update_is_told_to_what_it_changes(
+def test_an_update_gives_an_event_on_the_changed_object(
     policy: str, control_plane: ControlPlane, kubectl: Kubectl, namespace: str
 ) -> None:
     assert create(control_plane, namespace, "good", name="p") == ""

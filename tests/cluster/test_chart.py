@@ -88,7 +88,7 @@ def test_values_that_mean_nothing_are_refused(chart_env: ChartEnv, setting: str,
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
 
 
-def test_a_registration_that_nobody_could_trust_is_refused(chart_env: ChartEnv) -> None:
+def test_a_registration_with_an_untrusted_certificate_is_rejected(chart_env: ChartEnv) -> None:
     done = chart_env.helm(
         "template", RELEASE, str(CHART), OWN_CERTIFICATES, "--set=webhook.registration=withRelease"
     )

@@ -134,7 +134,7 @@ def test_the_api_server_is_answered(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/validate", "/mutate"])
-def test_nobody_else_is(site: Site, path: str) -> None:
+def test_other_clients_are_rejected(site: Site, path: str) -> None:
     now = datetime.now(UTC)
     stranger = pki.authority("strangers", now=now, valid_for=key_files.VALID_FOR)
     answers = {
@@ -167,7 +167,7 @@ def test_probes_and_metrics_need_no_certificate(site: Site) -> None:
     link.close()
 
 
-def test_without_the_api_server_the_webhook_is_alive_and_judges_what_it_knows(site: Site) -> None:
+def test_without_the_api_server_the_webhook_answers_from_its_cache(site: Site) -> None:
     """Last, because it takes the API server away for a while."""
     shown = site.certificate(NAME, site.ca)
     [apiserver] = [child for child in site.plane.children if child.name == APISERVER]

@@ -238,8 +238,8 @@ def test_up_status_kubectl_down(dev: Dev, tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     again, status = dev.up("--nodes=1"), dev.status()
     tier = vocabulary.TIER_LABEL.replace(".", "\\.")
-    wish = ("get", "namespace", "team-z", "-o", f"jsonpath={{.metadata.labels.{tier}}}")
-    seen = dev("kubectl", *wish)
+    query = ("get", "namespace", "team-z", "-o", f"jsonpath={{.metadata.labels.{tier}}}")
+    seen = dev("kubectl", *query)
     refused = dev("kubectl", "--as-user", TENANT, "get", "nodes")
     down, twice = dev("down"), dev("down")
     assert (

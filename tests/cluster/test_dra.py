@@ -165,7 +165,7 @@ class Lab(NodePool):
             return str(error)
         return ""
 
-    def told(self, pod: str, part: str) -> str:
+    def condition_text(self, pod: str, part: str) -> str:
         """The message of PodScheduled, as soon as it says this."""
         found = until(lambda: self.condition(pod)[2], lambda text: part in text)
         return found.partition(" nodes are available: ")[2]
@@ -198,7 +198,7 @@ def test_a_gang_gets_a_device_for_each_member_or_none(lab: Lab) -> None:
     lab.host("a", 2)
     lab.template("one", lab.exactly())
     lab.create(*(lab.claimer(f"m{n}", template="one", gang=("g", 3)) for n in range(3)))
-    text = lab.told("m0", "cannot allocate all claims")
+    text = lab.condition_text("m0", "cannot allocate all claims")
     before = (set(lab.nodes_of_pods().values()), lab.allocated())
     lab.host("b", 1)
     lab.all_bound(3)
@@ -216,7 +216,7 @@ def test_a_shared_claim_brings_its_pods_to_one_node(lab: Lab) -> None:
     nodes = lab.all_bound(2)
     held = lab.held()
     lab.create(lab.claimer("late", claim="shared"))
-    text = lab.told("late", "resourceclaim not available on the node")
+    text = lab.condition_text("late", "resourceclaim not available on the node")
     assert (len(set(nodes.values())), held["p0"]) == (1, held["p1"])
     assert "1 Insufficient cpu" in text
     assert lab.held() == held

@@ -98,7 +98,7 @@ def test_a_gate_is_lifted_by_the_scheduler_alone(
     assert not done["spec"].get("schedulingGates")
 
 
-def test_a_namespace_moves_by_the_hand_of_those_who_manage_tenants(
+def test_only_tenant_admins_move_a_namespace_to_another_tenant(
     stack: Stack, control_plane: ControlPlane, kubectl: Kubectl
 ) -> None:
     # The tenant gets the right to change the namespace, but manages no tenants.

@@ -87,8 +87,8 @@ class Site:
         self._make("deviceclasses", body)
         for name, requests in row.get("claims", {}).items():
             rows = [
-                {"name": f"gpus-{index}", "exactly": self._asked(wish)}
-                for index, wish in enumerate(requests)
+                {"name": f"gpus-{index}", "exactly": self._asked(requested)}
+                for index, requested in enumerate(requests)
             ]
             spec = {"spec": {"devices": {"requests": rows}}}
             path = f"/{RESOURCES}/namespaces/{self.name}/resourceclaimtemplates"
@@ -115,14 +115,16 @@ class Site:
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
         return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
-    def _asked(self, wish: Json) -> Json:
+    def _asked(self, requested: Json) -> Json:
         asked: Json = {
             "deviceClassName": self.name,
             "allocationMode": "ExactCount",
-            "count": wish["count"],
+            "count": requested["count"],
         }
-        if "memory" in wish:
-            size = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{wish["memory"]}"))'
+        if "memory" in requested:
+            size = (
+                f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{requested["memory"]}"))'
+            )
             asked["selectors"] = [{"cel": {"expression": f"{size} >= 0"}}]
         return asked
 
@@ -136,13 +138,13 @@ class Site:
     # --- workloads ---
 
     def apply(self, step: Json) -> None:
-        for name, wish in step.get("pods", {}).items():
-            pod = {"apiVersion": "v1", "kind": "Pod", **self.template(wish)}
+        for name, requested in step.get("pods", {}).items():
+            pod = {"apiVersion": "v1", "kind": "Pod", **self.template(requested)}
             pod["metadata"] |= {"name": name, "namespace": self.name}
             self.api.call("POST", f"/api/v1/namespaces/{self.name}/pods", pod)
-        for name, wish in step.get("jobs", {}).items():
-            count = wish["parallelism"]
-            template = self.template(wish, restartPolicy="Never")
+        for name, requested in step.get("jobs", {}).items():
+            count = requested["parallelism"]
+            template = self.template(requested, restartPolicy="Never")
             job = {
                 "apiVersion": "batch/v1",
                 "kind": "Job",
@@ -151,21 +153,26 @@ class Site:
             }
             self.api.call("POST", f"/apis/batch/v1/namespaces/{self.name}/jobs", job)
 
-    def template(self, wish: Json, **spec: Any) -> Json:
-        asked = {"cpu": str(wish["cpu"]), "memory": wish["memory"]}
-        gpus = {GPU: str(wish["gpus"])} if "gpus" in wish else {}
+    def template(self, requested: Json, **spec: Any) -> Json:
+        asked = {"cpu": str(requested["cpu"]), "memory": requested["memory"]}
+        gpus = {GPU: str(requested["gpus"])} if "gpus" in requested else {}
         resources: Json = {
             "requests": {**asked, **gpus},
-            "limits": {**(asked if wish.get("limits") else {}), **gpus},
+            "limits": {**(asked if requested.get("limits") else {}), **gpus},
         }
-        if "claim" in wish:
+        if "claim" in requested:
             resources["claims"] = [{"name": "gpus"}]
-            spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": wish["claim"]}]
+            spec["resourceClaims"] = [
+                {"name": "gpus", "resourceClaimTemplateName": requested["claim"]}
+            ]
         return {
-            "metadata": {"labels": wish.get("labels", {}), "annotations": wish.get("notes", {})},
+            "metadata": {
+                "labels": requested.get("labels", {}),
+                "annotations": requested.get("notes", {}),
+            },
             "spec": {
                 "schedulerName": vocabulary.SCHEDULER_NAME,
-                "nodeSelector": {"site": self.name, **wish.get("selector", {})},
+                "nodeSelector": {"site": self.name, **requested.get("selector", {})},
                 "tolerations": [{"key": "site", "operator": "Exists"}],
                 "containers": [{"name": "main", "image": "i", "resources": resources}],
                 **spec,
@@ -204,7 +211,7 @@ class Site:
     def _place(self, pod: Json, claims: Mapping[str, list[str]]) -> str:
         node = pod["spec"].get("nodeName", "")
         if not node:
-            return _told(pod)
+            return _condition_text(pod)
         words = [node.removeprefix(f"{self.name}-")]
         body = assigned(pod)
         for key in ("numa", "gpus"):
@@ -239,18 +246,18 @@ class Site:
         pods = [pod for pod in self.pods() if f"{pod['metadata']['name']}-".startswith(f"{name}-")]
         return [self._waiting(places)] * max(1, len(pods))
 
-    def _waiting(self, wish: Json) -> str:
+    def _waiting(self, requested: Json) -> str:
         """The whole message: of the row's own nodes, of all others, and of the gang."""
         total = len(self.api.call("GET", "/api/v1/nodes")["items"])
         others = total - len(self.nodes)
-        said = [wish["sentence"]] if "sentence" in wish else []
-        if "pending" in wish:
-            said = sorted([*wish["pending"], f"{others} {ELSEWHERE}"])
+        said = [requested["sentence"]] if "sentence" in requested else []
+        if "pending" in requested:
+            said = sorted([*requested["pending"], f"{others} {ELSEWHERE}"])
         text = f"0/{total} nodes are available: {', '.join(said)}." if said else ""
-        return f"{text} {wish.get('gang', '')}".strip()
+        return f"{text} {requested.get('gang', '')}".strip()
 
 
-def _told(pod: Json) -> str:
+def _condition_text(pod: Json) -> str:
     for row in pod["status"].get("conditions", []):
         if row["type"] == "PodScheduled":
             return str(row.get("message", ""))
@@ -305,18 +312,18 @@ KINDS = {
 }
 
 
-def wish_of(member: Member, gang: str) -> Json:
-    wish: Json = {"cpu": member.cpu, "memory": f"{member.memory}Gi", "notes": {}}
+def request_of(member: Member, gang: str) -> Json:
+    requested: Json = {"cpu": member.cpu, "memory": f"{member.memory}Gi", "notes": {}}
     if member.gpus:
-        wish["gpus"] = member.gpus
-    wish["notes"][vocabulary.NUMA_POLICY_ANNOTATION] = member.policy
+        requested["gpus"] = member.gpus
+    requested["notes"][vocabulary.NUMA_POLICY_ANNOTATION] = member.policy
     if gang:
-        wish["labels"] = {
+        requested["labels"] = {
             vocabulary.GANG_NAME_LABEL: gang,
             vocabulary.GANG_MIN_AVAILABLE_LABEL: "4",
         }
-        wish["notes"][vocabulary.GANG_NUMA_SPREAD_ANNOTATION] = "isolated"
-    return wish
+        requested["notes"][vocabulary.GANG_NUMA_SPREAD_ANNOTATION] = "isolated"
+    return requested
 
 
 def test_a_scheduler_killed_while_it_places_gives_nothing_twice(site: Site, stack: Stack) -> None:
@@ -327,7 +334,7 @@ def test_a_scheduler_killed_while_it_places_gives_nothing_twice(site: Site, stac
     for index, kind in enumerate(order):
         gang = f"g{sum(1 for one in order[:index] if one == 'gang') // 4}" if kind == "gang" else ""
         pods[f"{kind}-{index:02}"] = (replace(KINDS[kind], name=f"{kind}-{index:02}"), gang)
-    step = {"pods": {name: wish_of(member, gang) for name, (member, gang) in pods.items()}}
+    step = {"pods": {name: request_of(member, gang) for name, (member, gang) in pods.items()}}
     creating = threading.Thread(target=site.apply, args=(step,))
     creating.start()
     until(site.bound, lambda found: found >= 6, PATIENCE)

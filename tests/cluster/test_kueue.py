@@ -289,7 +289,7 @@ def test_a_gang_that_kueue_holds_is_left_alone_and_then_placed_where_kueue_said(
     assert (found["a"], found["b"]) == (nodes[1], nodes[2])
 
 
-def test_a_level_that_contradicts_what_kueue_assigned_is_told(
+def test_a_level_that_contradicts_the_assignment_of_kueue_is_reported(
     queues: Queues, node_pool: NodePool
 ) -> None:
     for name, rack in (("one", "r1"), ("two", "r2")):

@@ -73,14 +73,14 @@ def features() -> frozenset[str]:
     return frozenset(named.split(",")) if named else ALL
 
 
-def worlds() -> Iterator[RandomCluster]:
+def clusters() -> Iterator[RandomCluster]:
     if SEED:
         seed, _, number = SEED.partition(".")
-        found = parity_cluster.world(seed, features())
+        found = parity_cluster.random_cluster(seed, features())
         yield found.only(int(number)) if number else found
         return
     for turn in range(-(-CASES // PROBES)):
-        yield parity_cluster.world(f"{BASE}{turn}", features())
+        yield parity_cluster.random_cluster(f"{BASE}{turn}", features())
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def report(kube_scheduler: KubeScheduler, found: list[Difference], seen: Seen) -
         lines.append(str(each))
         if spot < SMALL:
             seed, _, number = each.case.partition(".")
-            world = parity_cluster.world(seed, features()).only(int(number))
-            small = parity_shrink.shrink(kube_scheduler, world, each.kind)
+            cluster = parity_cluster.random_cluster(seed, features()).only(int(number))
+            small = parity_shrink.shrink(kube_scheduler, cluster, each.kind)
             lines += ["  the smallest cluster that shows it:", parity_shrink.shown(small)]
         lines.append(
             f"  again: KUBENEXUS_PARITY_SEED={each.case} pytest tests/cluster/test_parity.py"
@@ -125,8 +125,8 @@ def seldom(seen: Seen) -> dict[str, tuple[int, int]]:
 def test_kube_scheduler_and_ours_agree(kube_scheduler: KubeScheduler) -> None:
     found: list[Difference] = []
     seen = Seen()
-    for world in worlds():
-        found += Judge(kube_scheduler, world, seen).differences()
+    for cluster in clusters():
+        found += Judge(kube_scheduler, cluster, seen).differences()
         if len(found) >= ENOUGH:
             break
     print(seen)

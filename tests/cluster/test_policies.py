@@ -91,7 +91,7 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
     assert tried(kubectl, namespace).returncode != 0, "the policy that was there must stay in force"
 
 
-def test_policies_that_lose_what_they_rest_on_are_told_about(
+def test_policies_that_lose_what_they_depend_on_are_reported(
     policy: Callable[[Json], None], kubectl: Kubectl, namespace: str
 ) -> None:
     """A delete takes a tier away that a tenant has: the last good set stays in force."""

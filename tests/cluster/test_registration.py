@@ -128,7 +128,7 @@ EVENT = of_kind(
 ROLE = of_kind("rbac.authorization.k8s.io/v1", "Role", rules=[])
 
 
-def test_what_nobody_judges_is_never_sent(site: Site) -> None:
+def test_a_kind_without_policies_is_never_sent(site: Site) -> None:
     """Runs before any policy of this module: what is registered is exactly the fixed part."""
     assert site.sent() == rules.fixed()
     before = site.reviews()
@@ -154,7 +154,7 @@ def test_a_policy_about_another_kind_is_sent_what_it_names(site: Site) -> None:
     assert site.reviews() == counted
 
 
-def test_a_rule_that_somebody_took_away_comes_back(site: Site) -> None:
+def test_a_removed_rule_is_added_again(site: Site) -> None:
     said = site.require_label("Secret")
     eventually(lambda: said in site.tried(SECRET), "a Secret refused by its policy")
     found = site.configuration()
@@ -197,7 +197,7 @@ def test_a_kind_that_is_installed_after_its_policy_is_found(site: Site) -> None:
         site.plane.api().call("DELETE", path_of(definition))
 
 
-def test_a_delete_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl) -> None:
+def test_a_delete_is_reviewed_where_a_policy_needs_it(site: Site, kubectl: Kubectl) -> None:
     said = site.require_label("ConfigMap", operations=("DELETE",))
     eventually(
         lambda: RegisteredRule("", "configmaps", "DELETE") in site.sent(), "the rule for deletes"
@@ -215,7 +215,7 @@ def test_a_delete_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl) ->
     assert kubectl(*again).returncode == 0
 
 
-def test_a_connection_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl) -> None:
+def test_a_connect_is_reviewed_where_a_policy_needs_it(site: Site, kubectl: Kubectl) -> None:
     said = site.require_label("PodExecOptions", operations=("CONNECT",))
     assert site.tried(a_pod("p")) == ""
     pod = a_pod("p", namespace=site.namespace)
@@ -224,10 +224,10 @@ def test_a_connection_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl
         lambda: RegisteredRule("", "pods/exec", "CONNECT") in site.sent(), "the rule for exec"
     )
 
-    def told() -> bool:
+    def is_reported() -> bool:
         return said in kubectl("exec", "p", "-n", site.namespace, "--", "ls").stderr
 
-    eventually(told, "a refused exec")
+    eventually(is_reported, "a refused exec")
 
 
 def test_everything_but_what_the_cluster_needs_is_sent_for_a_star(site: Site) -> None:

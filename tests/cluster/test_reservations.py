@@ -291,7 +291,7 @@ def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubect
         assert until(partial(node_pool.events, reason), bool) == [("r", "Normal", note)]
 
 
-def test_who_may_write_in_a_namespace_keeps_no_room_there(
+def test_write_access_to_a_namespace_does_not_allow_reservations(
     stack: Stack, control_plane: ControlPlane, kubectl: Kubectl
 ) -> None:
     """The tenant's user gets every right on reservations of its own namespace."""

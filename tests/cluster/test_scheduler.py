@@ -25,7 +25,7 @@ def all_nodes(node_pool: NodePool) -> int:
     return len(node_pool.api.call("GET", "/api/v1/nodes")["items"])
 
 
-def test_a_pod_is_bound_and_told_as_by_kube_scheduler(node_pool: NodePool) -> None:
+def test_a_pod_is_bound_and_reported_as_by_kube_scheduler(node_pool: NodePool) -> None:
     node = node_pool.add_node("a")
     node_pool.create(node_pool.pod("one"))
     nodes = node_pool.all_bound(1)
@@ -59,7 +59,7 @@ def test_a_claim_that_does_not_exist_is_named(node_pool: NodePool) -> None:
     assert f'could not find ResourceClaim "{node_pool.namespace}/mine"' in condition[2]
 
 
-def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(
+def test_a_gang_waits_for_its_members_and_then_for_capacity_and_is_bound_whole(
     node_pool: NodePool,
 ) -> None:
     for name in ("a", "b", "c"):

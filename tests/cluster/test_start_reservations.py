@@ -72,7 +72,7 @@ def gang(tenant_env: TenantEnv, name: str, size: int) -> list[Json]:
     return [tenant_env.pod(tenant_env.a, f"{name}{i}", gang=(name, size)) for i in range(size)]
 
 
-def told(node_pool: NodePool, reason: str, start: str) -> str:
+def event_note(node_pool: NodePool, reason: str, start: str) -> str:
     """The note of the Event on the first pod of the gang whose pods' names begin so."""
 
     def notes() -> list[str]:
@@ -81,7 +81,7 @@ def told(node_pool: NodePool, reason: str, start: str) -> str:
     return eventually(lambda: next(iter(notes()), ""), f"{reason} on {start}")
 
 
-def said_of_the_start(stack: Stack, node_pool: NodePool, pod: str) -> list[str]:
+def start_lines(stack: Stack, node_pool: NodePool, pod: str) -> list[str]:
     """What `kubenexus why` says under that heading."""
     where = ("-n", node_pool.namespace, "--url", stack.scheduler_url)
     done = subprocess.run(
@@ -96,7 +96,7 @@ def said_of_the_start(stack: Stack, node_pool: NodePool, pod: str) -> list[str]:
     return list(itertools.takewhile(lambda line: line.startswith("  "), rest.splitlines()))
 
 
-def test_who_waits_at_the_head_is_told_when_and_only_short_work_goes_ahead(
+def test_the_head_of_the_queue_gets_an_estimate_and_only_short_work_is_backfilled(
     tenant_env: TenantEnv, node_pool: NodePool, stack: Stack
 ) -> None:
     """One of three CPUs is free: enough for either pod, and for none that makes the gang late."""
@@ -112,17 +112,15 @@ def test_who_waits_at_the_head_is_told_when_and_only_short_work_goes_ahead(
         f"pod group {space}/g of tenant {space} is expected to start by {at},"
         f" when {space}/hour, {space}/half have ended"
     )
-    assert told(node_pool, "StartEstimated", "g") == first
+    assert event_note(node_pool, "StartEstimated", "g") == first
     node_pool.create(tenant_env.pod(space, "long", annotations=lasting("2h")))
-    assert "1 node(s) were held for a pod group that has waited longer" in told(
+    assert "1 node(s) were held for a pod group that has waited longer" in event_note(
         node_pool, "FailedScheduling", "long"
     )
     stack.restart(SCHEDULER, crash=True)
     promised = [f"  expected by {at}", f"  waits for {space}/hour, {space}/half to end"]
-    assert until(lambda: said_of_the_start(stack, node_pool, "g0"), bool) == promised
-    assert said_of_the_start(stack, node_pool, "long") == [
-        f"  start reserved ahead of it: {space}/g"
-    ]
+    assert until(lambda: start_lines(stack, node_pool, "g0"), bool) == promised
+    assert start_lines(stack, node_pool, "long") == [f"  start reserved ahead of it: {space}/g"]
     node_pool.create(tenant_env.pod(space, "short", annotations=lasting("10m")))
     tenant_env.bound(space, "hour", "half", "short")
     tenant_env.delete(space, "hour", "half", "short")
@@ -147,10 +145,11 @@ def test_a_lost_node_moves_the_promise(tenant_env: TenantEnv, node_pool: NodePoo
     unit = f"pod group {space}/g of tenant {space} is expected to start by "
     one, two = after(node_pool, "deadline", hours=1), after(node_pool, "batch", hours=2)
     assert (
-        told(node_pool, "StartEstimated", "g") == f"{unit}{one}, when {space}/deadline have ended"
+        event_note(node_pool, "StartEstimated", "g")
+        == f"{unit}{one}, when {space}/deadline have ended"
     )
     node_pool.lose_node(left)
-    assert told(node_pool, "StartDelayed", "g") == f"{unit}{two}: node {left} was deleted"
+    assert event_note(node_pool, "StartDelayed", "g") == f"{unit}{two}: node {left} was deleted"
 
 
 def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
@@ -170,17 +169,17 @@ def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
     for side in nodes:
         node_pool.create(*(on(side, pod) for pod in gang(tenant_env, side, 2)))
     for side in nodes:
-        told(node_pool, "StartEstimated", side)
+        event_note(node_pool, "StartEstimated", side)
     unit = f"pod group {space}/%s of tenant {space}"
-    assert told(node_pool, "StartDelayed", "left") == (
+    assert event_note(node_pool, "StartDelayed", "left") == (
         f"{unit % 'left'} is expected to start at a time not known yet:"
         f" {space}/yields overran its expected duration and is evicted"
     )
     moved = re.escape(f"{unit % 'right'} is expected to start by ")
     why = re.escape(f": {space}/stays overran its expected duration")
-    found = told(node_pool, "StartDelayed", "right")
+    found = event_note(node_pool, "StartDelayed", "right")
     assert re.fullmatch(rf"{moved}[-0-9]{{10}}T[:0-9]{{8}}Z{why}", found), found
-    assert told(node_pool, "Preempted", "yields") == (
+    assert event_note(node_pool, "Preempted", "yields") == (
         f"Preempted by {unit % 'left'}: this pod overran its expected duration"
     )
     bound = tenant_env.bound(space, "stays", "left0", "left1")

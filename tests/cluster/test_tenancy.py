@@ -55,7 +55,10 @@ def test_a_limit_holds_for_gangs_and_over_a_crash(tenant_env: TenantEnv, stack: 
     condition = until(lambda: node_pool.condition(waiting[0]), lambda found: bool(found[1]))
     quota = f"quota of tenant {tenant_env.a} exceeded (used 4, max 4)"
     text = f"tenant {tenant_env.a} requests cpu 2: {quota}"
-    assert (condition, {note for _, _, note in tenant_env.told(tenant_env.a, "QuotaExceeded")}) == (
+    assert (
+        condition,
+        {note for _, _, note in tenant_env.events_of(tenant_env.a, "QuotaExceeded")},
+    ) == (
         ("False", "QuotaExceeded", text),
         {text},
     )
@@ -68,7 +71,7 @@ def test_a_limit_holds_for_gangs_and_over_a_crash(tenant_env: TenantEnv, stack: 
     )
 
 
-def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(
+def test_borrowed_quota_is_reclaimed_for_a_guarantee_and_both_sides_get_events(
     tenant_env: TenantEnv,
 ) -> None:
     node = tenant_env.node("2")
@@ -78,13 +81,13 @@ def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(
     tenant_env.bound(tenant_env.b, "b0", "b1")
     tenant_env.create(tenant_env.a, tenant_env.pod(tenant_env.a, "mine"))
     assert tenant_env.bound(tenant_env.a, "mine") == {"mine": node}
-    [(victim, kind, note)] = tenant_env.told(tenant_env.b, "Preempted")
+    [(victim, kind, note)] = tenant_env.events_of(tenant_env.b, "Preempted")
     assert (kind, note) == (
         "Warning",
         f"Preempted by pod {tenant_env.a}/mine of tenant {tenant_env.a}:"
         " reclaim of the preemptor's guarantee",
     )
-    assert tenant_env.told(tenant_env.a, "Preempting") == [
+    assert tenant_env.events_of(tenant_env.a, "Preempting") == [
         (
             "mine",
             "Normal",
@@ -124,7 +127,7 @@ def test_priority_decides_within_a_tenant_and_the_room_is_nominated(tenant_env: 
     assert tenant_env.node_pools[tenant_env.b].nodes_of_pods() == {"other": ""}
 
 
-def test_a_gang_goes_as_a_whole_where_a_budget_lets_it(tenant_env: TenantEnv) -> None:
+def test_a_gang_is_evicted_whole_where_a_budget_allows_it(tenant_env: TenantEnv) -> None:
     """Two gangs that yield; the budget of one allows one pod, so the other goes."""
     tenant_env.node("4")
     for gang in ("kept", "free"):
@@ -215,7 +218,7 @@ def refuses(tenant_env: TenantEnv) -> bool:
         pytest.param("!request.?dryRun.orValue(false)", id="after a rehearsal that was allowed"),
     ],
 )
-def test_a_pod_whose_eviction_is_refused_stays_and_another_goes(
+def test_a_pod_whose_eviction_is_rejected_stays_and_another_is_evicted(
     tenant_env: TenantEnv, refusing: Refusing, when: str
 ) -> None:
     """The newest would go first, having done the least work; the API server keeps it where it is."""
@@ -229,8 +232,11 @@ def test_a_pod_whose_eviction_is_refused_stays_and_another_goes(
     tenant_env.create(tenant_env.a, tenant_env.pod(tenant_env.a, "mine"))
     assert tenant_env.bound(tenant_env.a, "mine") == {"mine": node}
     tenant_env.bound(tenant_env.b, "newer")
-    told = [name for name, _, _ in tenant_env.told(tenant_env.b, "Preempted")]
-    assert (told, "deletionTimestamp" in tenant_env.get(tenant_env.b, "newer")["metadata"]) == (
+    victims = [name for name, _, _ in tenant_env.events_of(tenant_env.b, "Preempted")]
+    assert (
+        victims,
+        "deletionTimestamp" in tenant_env.get(tenant_env.b, "newer")["metadata"],
+    ) == (
         ["older"],
         False,
     )
@@ -243,7 +249,7 @@ def started(tenant_env: TenantEnv, tenant: str, name: str) -> None:
     tenant_env.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def test_nobody_goes_who_must_not(tenant_env: TenantEnv) -> None:
+def test_protected_pods_are_never_evicted(tenant_env: TenantEnv) -> None:
     """Another tenant's pods at a lower priority, and pods of a DaemonSet and of the cluster."""
     tenant_env.node("3")
     spec = tenant_env.pod(tenant_env.b, "d", cpu="1")["spec"]
@@ -279,7 +285,7 @@ def test_nobody_goes_who_must_not(tenant_env: TenantEnv) -> None:
     tenant_env.bound(tenant_env.b, daemon, "critical", "plain")
 
 
-def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(tenant_env: TenantEnv) -> None:
+def test_usage_is_stored_in_the_status_and_changes_no_policy(tenant_env: TenantEnv) -> None:
     """With the scheduler's own rights, and the kinds as they are installed."""
     tenant_env.policy(tenant_env.a, max={"cpu": "4"})
     plane = tenant_env.plane

@@ -207,8 +207,8 @@ class Site:
 
 
 def _not_on_led() -> Json:
-    wish = {"matchExpressions": [{"key": LED, "operator": "DoesNotExist"}]}
-    required = {"nodeSelectorTerms": [wish]}
+    term = {"matchExpressions": [{"key": LED, "operator": "DoesNotExist"}]}
+    required = {"nodeSelectorTerms": [term]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
@@ -347,7 +347,7 @@ def fill_up(site: Site, slots: int) -> None:
 
 
 @pytest.mark.timeout(3600 if LONG else 600)
-def test_nobody_goes_in_vain_and_nothing_is_left_held(site: Site) -> None:
+def test_no_eviction_is_wasted_and_no_capacity_stays_reserved(site: Site) -> None:
     assert site.rest(site.come(NODES * CPUS // SIZE)) == ""
     wanted = [name for name in (*PREEMPTING, IGNORED, *RESERVING) if LONG or name in SHORT]
     for name in wanted:

@@ -146,7 +146,7 @@ def test_what_tenants_use(stack: Stack, control_plane: ControlPlane, kubectl: Ku
     assert found == want
 
 
-def test_what_is_kept_for_members(places: Places) -> None:
+def test_capacity_reserved_for_members(places: Places) -> None:
     """The name is made from the leader's uid, and the end from the time at which it was placed."""
     [driver] = [pod for pod in objects("Pod") if pod["metadata"]["name"] == "etl-driver"]
     places.apply(driver)
@@ -161,7 +161,7 @@ def test_what_is_kept_for_members(places: Places) -> None:
     assert found == want
 
 
-def test_what_is_kept(places: Places) -> None:
+def test_capacity_reserved_for_a_tenant(places: Places) -> None:
     places.apply(*objects("ResourceReservation"))
     command = "kubectl get resourcereservations -n team-a"
     want = shown(command)

@@ -151,7 +151,7 @@ def applied(kubectl: Kubectl, obj: Json) -> tuple[bool, list[str]]:
         ),
     ],
 )
-def test_wishes_that_nobody_could_obey(
+def test_requests_that_no_node_can_satisfy(
     stack: Stack,
     kubectl: Kubectl,
     namespace: str,
@@ -172,7 +172,7 @@ def test_every_failed_rule_is_reported(stack: Stack, kubectl: Kubectl, namespace
     )
 
 
-def test_a_group_named_without_a_size_is_refused_where_nobody_gives_one(
+def test_a_group_name_without_a_size_is_denied_where_no_policy_gives_one(
     stack: Stack, kubectl: Kubectl, namespace: str
 ) -> None:
     pod = a_pod("p", namespace=namespace, labels=in_gang(size=None))
@@ -245,11 +245,11 @@ def numa_node(stack: Stack, control_plane: ControlPlane) -> Iterator[str]:
 def test_a_pod_larger_than_any_numa_node_is_warned_about(
     kubectl: Kubectl, namespace: str, numa_node: str
 ) -> None:
-    wish = {NUMA: "single-numa"}
+    annotations = {NUMA: "single-numa"}
     line = (
         "Warning: spec.template requests 40 CPUs on one NUMA node, the largest known has 32: "
         f"with {NUMA} single-numa it waits for a larger node; request less, or use restricted"
     )
-    large = job(namespace, annotations=wish, cpu="40")
+    large = job(namespace, annotations=annotations, cpu="40")
     eventually(lambda: applied(kubectl, large) == (True, [line]), "the node known")
-    assert applied(kubectl, job(namespace, annotations=wish, cpu="32")) == (True, [])
+    assert applied(kubectl, job(namespace, annotations=annotations, cpu="32")) == (True, [])

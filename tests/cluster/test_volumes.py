@@ -155,7 +155,7 @@ class Store:
             for one in found
         }
 
-    def told(self, pod: str) -> str:
+    def condition_text(self, pod: str) -> str:
         """The message of PodScheduled, from behind the number of nodes."""
         found = self.api.call("GET", self.path("pods", pod))
         for row in found["status"].get("conditions", []):
@@ -265,7 +265,7 @@ def test_a_claim_that_is_due_to_be_bound_holds_the_pod_back(store: Store) -> Non
     store.claim("data", now)
     store.pod("p", "data")
     want = "pod has unbound immediate PersistentVolumeClaims."
-    assert until(lambda: store.told("p"), bool) == want
+    assert until(lambda: store.condition_text("p"), bool) == want
     store.volume("pv", now, on=there)
     assert store.all_bound(1) == {"p": there}
 
@@ -275,7 +275,9 @@ def test_a_claim_that_does_not_exist_yet(store: Store) -> None:
     late = store.storage_class("late", "kubernetes.io/no-provisioner")
     store.volume("pv", late, on=there)
     store.pod("p", "data")
-    assert until(lambda: store.told("p"), bool) == 'persistentvolumeclaim "data" not found.'
+    assert (
+        until(lambda: store.condition_text("p"), bool) == 'persistentvolumeclaim "data" not found.'
+    )
     store.claim("data", late)
     assert store.all_bound(1) == {"p": there}
 
@@ -301,8 +303,8 @@ def test_each_member_of_a_gang_gets_a_disk_of_its_own(store: Store) -> None:
     for number in range(3):
         store.claim(f"c{number}", late)
         store.pod(f"m{number}", f"c{number}", gang=3)
-    told = until(lambda: store.told("m0"), bool)
-    assert "didn't find available persistent volumes to bind" in told
+    text = until(lambda: store.condition_text("m0"), bool)
+    assert "didn't find available persistent volumes to bind" in text
     assert set(store.nodes_of_pods().values()) == {""}
     store.volume("pv-2", late, on=hosts[2])
     assert sorted(store.all_bound(3).values()) == sorted(hosts)
@@ -348,11 +350,11 @@ def test_a_claim_for_one_pod_serves_one_after_another(store: Store) -> None:
     store.pod("first", "data")
     assert store.all_bound(1) == {"first": there}
     store.pod("second", "data")
-    told = until(lambda: store.told("second"), bool)
+    text = until(lambda: store.condition_text("second"), bool)
     assert (
         "1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
         "already in-use by another pod"
-    ) in told
+    ) in text
     store.api.call("DELETE", store.path("pods", "first"))
     until(store.nodes_of_pods, lambda nodes: nodes == {"second": there})
     assert store.nodes_of_pods() == {"second": there}

@@ -318,7 +318,7 @@ def test_a_gang_that_its_owner_never_makes_is_refused(
 
 
 @pytest.mark.parametrize("row", each(lambda row: row.makes is None))
-def test_a_size_that_is_none_is_refused_where_nobody_can_count(
+def test_an_unknown_size_is_denied_where_pods_cannot_be_counted(
     home: str, kubectl: Kubectl, row: Row
 ) -> None:
     admitted, said = applied(kubectl, another(row.in_gang("four")))

@@ -49,7 +49,7 @@ def a_deployment() -> Json:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "p"}, "spec": spec}
 
 
-class World:
+class FakeClusterFacts:
     """Knows one namespace, one controller, one pod and one workload that is scaled."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Target:
 
     def __init__(self, engine: str | None = None) -> None:
         logging.getLogger("webhook").setLevel(logging.CRITICAL)
-        app = create_app(World(), Policies(engine), now=lambda: NOW)
+        app = create_app(FakeClusterFacts(), Policies(engine), now=lambda: NOW)
         self._app: Callable[..., Any] = app
         self._answer_now = app.answer_now
 

@@ -39,7 +39,7 @@ def test_the_default_release_registers_exactly_what_the_code_registers() -> None
         ]
 
 
-def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
+def test_only_the_certificate_hook_reads_secrets() -> None:
     readers = {
         component
         for granted in (
@@ -54,7 +54,7 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
     assert readers == {"certificates"}
 
 
-def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None:
+def test_only_the_scheduler_and_tenant_admins_write_reservations() -> None:
     people = rbac.user_roles()
     granted = {**rbac.cluster_roles(), **{name: role["rules"] for name, role in people.items()}}
     writers = {
@@ -67,7 +67,7 @@ def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None
     assert (writers, people["tenant-manager"]["labels"]) == ({"scheduler", "tenant-manager"}, {})
 
 
-def test_nobody_is_granted_everything() -> None:
+def test_no_role_grants_everything() -> None:
     granted = [
         rule
         for table in (

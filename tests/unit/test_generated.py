@@ -7,5 +7,5 @@ FILES = generate.files(ROOT)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_generated_files_say_what_the_code_says(name: str) -> None:
+def test_generated_files_match_the_code(name: str) -> None:
     assert (ROOT / name).read_text() == FILES[name], "run `make generate`"

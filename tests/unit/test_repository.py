@@ -61,7 +61,7 @@ def test_every_folder_of_product_code_lists_what_is_in_it() -> None:
     assert unlisted == {}
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     needs_tree()
     silent = [
         str(p.relative_to(ROOT))

@@ -1,7 +1,7 @@
 """
 The cluster in virtual time: a clock that jumps, nodes, and jobs that arrive, run and end.
 
-    arrivals, ends, what a strategy waits for ──▶ the clock jumps there ──▶ pods that came and went
+    arrivals, ends, timers of a strategy ──▶ the clock jumps there ──▶ pods that arrived and ended
 
 Binds succeed at once. The run time of a gang counts from the start of its first members; members
 that start later end with it. An evicted pod takes its whole grace period to end; then its
@@ -110,16 +110,16 @@ class VirtualCluster:
 
     def advance(self) -> tuple[list[Pod], list[Pod], list[str]]:
         """Pods that arrived and that ended by now, and uids that no longer wait."""
-        came: list[Pod] = []
-        went: list[Pod] = []
-        over: list[str] = []
+        arrived: list[Pod] = []
+        ended: list[Pod] = []
+        withdrawn: list[str] = []
         while self._endings and self._endings[0][0] <= self.now:
             at, uid = heapq.heappop(self._endings)
             if self._ends.get(uid) == at:
-                went.append(self._end(uid, came, over))
+                ended.append(self._end(uid, arrived, withdrawn))
         while self._arrivals and self._arrivals[0].arrives <= self.now:
-            came += self._arrive(self._arrivals.popleft())
-        return came, went, over
+            arrived += self._arrive(self._arrivals.popleft())
+        return arrived, ended, withdrawn
 
     def finish(self) -> Run:
         """Units that still run or wait have no end."""
@@ -146,7 +146,7 @@ class VirtualCluster:
             self._unit_of[pod.uid] = state.job.key
         return [pod for pod in pods if is_schedulable(pod)]
 
-    def _end(self, uid: str, came: list[Pod], over: list[str]) -> Pod:
+    def _end(self, uid: str, arrived: list[Pod], withdrawn: list[str]) -> Pod:
         state = self._states[self._unit_of[uid]]
         del self._ends[uid]
         evicted = uid in state.terminating
@@ -154,10 +154,10 @@ class VirtualCluster:
         self._count_usage(pod, self._started_at.pop(uid), self.now, lost=evicted)
         if evicted:
             if pod.owner is not None:
-                came += self._recreate(state, pod)
+                arrived += self._recreate(state, pod)
         elif not state.running and not state.terminating:
             self._log(EntryKind.ENDED, state.job.key)
-            over += state.waiting
+            withdrawn += state.waiting
             state.waiting.clear()
         return pod
 
@@ -208,11 +208,11 @@ class VirtualCluster:
         pod = state.running.get(uid)
         if pod is None:
             return ()
-        over = self.now + pod.attributes.grace_period
-        if over < self._ends.get(uid, math.inf):
+        withdrawn = self.now + pod.attributes.grace_period
+        if withdrawn < self._ends.get(uid, math.inf):
             del state.running[uid]
             state.terminating[uid] = pod
-            self._end_at(uid, over)
+            self._end_at(uid, withdrawn)
         return self.cache.put_pod(replace(pod, terminating=True))
 
     def _end_at(self, uid: str, at: float) -> None:

@@ -36,9 +36,9 @@ class QueueStrategy:
 
     busy: Final = False
 
-    def __init__(self, world: VirtualCluster) -> None:
-        self._world = world
-        self._line: deque[Unit] = deque()
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
+        self._queue: deque[Unit] = deque()
 
     def next_at(self) -> float | None:
         return None
@@ -46,29 +46,33 @@ class QueueStrategy:
     def before(self, at: float) -> None:
         """Nothing fades."""
 
-    def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
-        for pod in went:
-            self._world.cache.drop_pod(pod.uid)
+    def take(
+        self, arrived: Sequence[Pod], ended: Sequence[Pod], withdrawn: Sequence[str] = ()
+    ) -> None:
+        for pod in ended:
+            self._cluster.cache.drop_pod(pod.uid)
         units_left = (
-            [unit for unit in self._line if unit.pods[0].uid not in over] if over else self._line
+            [unit for unit in self._queue if unit.pods[0].uid not in withdrawn]
+            if withdrawn
+            else self._queue
         )
-        self._line = deque(units_left)
-        self._line.extend(units(replace(pod, gates=()) for pod in came))
+        self._queue = deque(units_left)
+        self._queue.extend(units(replace(pod, gates=()) for pod in arrived))
 
     def decide(self) -> None:
-        world = self._world
-        while self._line:
-            world.run.decisions += 1
-            unit = self._line[0]
-            plan = world.plan(unit, frozenset(), world.memo)
+        cluster = self._cluster
+        while self._queue:
+            cluster.run.decisions += 1
+            unit = self._queue[0]
+            plan = cluster.plan(unit, frozenset(), cluster.memo)
             if not isinstance(plan, Placed):
-                world.misfit(unit.key, plan)
+                cluster.misfit(unit.key, plan)
                 return
-            self._line.popleft()
-            world.start(unit, plan)
+            self._queue.popleft()
+            cluster.start(unit, plan)
             if plan.unplaced:  # beyond what the gang needs
                 bound = unit.bound + len(plan.placements)
-                self._line.append(replace(unit, pods=plan.unplaced, bound=bound))
+                self._queue.append(replace(unit, pods=plan.unplaced, bound=bound))
 
 
 def _all_alike(*about: object) -> int:
@@ -78,8 +82,8 @@ def _all_alike(*about: object) -> int:
 class _Api:
     """An API server that evicts whom it is asked to."""
 
-    def __init__(self, world: VirtualCluster, freed: Callable[[Iterable[str]], None]) -> None:
-        self._world, self._freed = world, freed
+    def __init__(self, cluster: VirtualCluster, freed: Callable[[Iterable[str]], None]) -> None:
+        self._cluster, self._freed = cluster, freed
 
     async def evict(
         self,
@@ -92,7 +96,7 @@ class _Api:
         **options: Any,
     ) -> None:
         if uid is not None and not dry_run:
-            self._freed(self._world.evict(uid))
+            self._freed(self._cluster.evict(uid))
 
     async def patch_status(
         self,
@@ -114,11 +118,11 @@ async def _never(seconds: float) -> None:
 class _PlainPlanning:
     """No tenancy: each unit is planned on its own."""
 
-    def __init__(self, world: VirtualCluster) -> None:
-        self._world = world
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
 
     def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
-        return self._world.plan(unit, closed, self._world.memo)
+        return self._cluster.plan(unit, closed, self._cluster.memo)
 
     def placed(self, unit: Unit, plan: Placed) -> None:
         """Nothing is counted."""
@@ -149,11 +153,11 @@ class KubeNexusStrategy:
     again while it is `busy`.
     """
 
-    def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
-        self._world = world
+    def __init__(self, cluster: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
+        self._cluster = cluster
         self._tasks = BackgroundTasks()
-        cache = world.cache
-        self._shares = FairShares(world.accounts.ledger)
+        cache = cluster.cache
+        self._shares = FairShares(cluster.accounts.ledger)
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
@@ -164,37 +168,37 @@ class KubeNexusStrategy:
         self._cycle = SchedulingCycle(
             cache=cache,
             queue=self.queue,
-            tenancy=self._tenancy or _PlainPlanning(world),
+            tenancy=self._tenancy or _PlainPlanning(cluster),
             effects=self,
             metrics=Metrics(),
-            memo=world.memo,
-            now=lambda: world.now,
+            memo=cluster.memo,
+            now=lambda: cluster.now,
         )
 
     def _fair_tenancy(self, evicts: bool) -> TenancyManager:
-        world = self._world
-        api = _Api(world, self._nodes_changed)
-        evictor = Evictor(api, record=world.record, may_write=lambda: True, sleep=_never)
+        cluster = self._cluster
+        api = _Api(cluster, self._nodes_changed)
+        evictor = Evictor(api, record=cluster.record, may_write=lambda: True, sleep=_never)
         context = SchedulingContext(
             scheduler=vocabulary.SCHEDULER_NAME,
-            cache=world.cache,
-            accounts=world.accounts,
+            cache=cluster.cache,
+            accounts=cluster.accounts,
             shares=self._shares,
             budgets=DisruptionBudgets(),
-            reservations=MemberReservations(world.cache.reserved, world.accounts),
+            reservations=MemberReservations(cluster.cache.reserved, cluster.accounts),
             queue=self.queue,
             metrics=Metrics(),
             evictor=evictor if evicts else None,
             group=lambda gang: None,
             tasks=self._tasks,
-            now=lambda: world.now,
-            epoch=lambda: EPOCH + world.now,
+            now=lambda: cluster.now,
+            epoch=lambda: EPOCH + cluster.now,
             wake=lambda: None,
             freed=self._nodes_changed,
             is_live=lambda uid: True,
             reservation_ended=lambda gang, why: None,
         )
-        return _VirtualTenancy(context, world.memo)
+        return _VirtualTenancy(context, cluster.memo)
 
     def _nodes_changed(self, nodes: Iterable[str]) -> None:
         self._cycle.nodes_changed(nodes)
@@ -210,30 +214,32 @@ class KubeNexusStrategy:
     def before(self, at: float) -> None:
         """What is used now has been used until then."""
         if self._tenancy is not None:
-            now, self._world.now = self._world.now, at
+            now, self._cluster.now = self._cluster.now, at
             self._tenancy.share_decay.advance()
-            self._world.now = now
+            self._cluster.now = now
 
-    def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
-        for pod in went:
+    def take(
+        self, arrived: Sequence[Pod], ended: Sequence[Pod], withdrawn: Sequence[str] = ()
+    ) -> None:
+        for pod in ended:
             self._cycle.pod_gone(pod)
-        for uid in over:
-            self.queue.remove(uid, self._world.now)
-        for pod in came:
-            self.queue.put(pod, self._world.now)
+        for uid in withdrawn:
+            self.queue.remove(uid, self._cluster.now)
+        for pod in arrived:
+            self.queue.put(pod, self._cluster.now)
 
     def decide(self) -> None:
         self._tasks.check()
         self._prepare()
         while (unit := self._cycle.pop()) is not None:
-            self._world.run.decisions += 1
+            self._cluster.run.decisions += 1
             self._cycle.schedule(unit)
             self._prepare()
 
     def _prepare(self) -> None:
         self._cycle.prepare()
         for pod in self.queue.gates_to_remove():
-            self.queue.put(replace(pod, gates=()), self._world.now)
+            self.queue.put(replace(pod, gates=()), self._cluster.now)
 
     # --- outcomes of the cycle ---
 
@@ -241,14 +247,14 @@ class KubeNexusStrategy:
         return frozenset()
 
     def placed(self, unit: Unit, plan: Placed) -> None:
-        now, uids = self._world.now, [placement.pod.uid for placement in plan.placements]
+        now, uids = self._cluster.now, [placement.pod.uid for placement in plan.placements]
         self.queue.start_binding(unit.key, uids, now)
-        self._world.start(unit, plan)
+        self._cluster.start(unit, plan)
         for uid in uids:
             self.queue.finish_binding(uid, now)
 
     def over_quota(self, unit: Unit, rejection: NoFit) -> None:
-        self._world.misfit(unit.key, rejection)
+        self._cluster.misfit(unit.key, rejection)
 
     def unschedulable(self, unit: Unit, rejection: NoFit) -> None:
-        self._world.misfit(unit.key, rejection)
+        self._cluster.misfit(unit.key, rejection)

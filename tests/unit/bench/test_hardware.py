@@ -61,7 +61,7 @@ def test_a_replay_is_a_value(trace: Trace, policy: str) -> None:
     assert placed == round(one.rate * trace.gpus)
 
 
-def test_a_model_that_is_asked_for_is_obeyed(trace: Trace) -> None:
+def test_a_requested_gpu_model_is_respected(trace: Trace) -> None:
     only = Trace(trace.hosts, (Task(1000, 1024, 1, ("G2",)),))
     assert replay(only, OURS, seed=1).dropped == ((1, 16, 8),)
 

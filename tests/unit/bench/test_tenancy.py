@@ -50,7 +50,7 @@ def test_strategies(strategy: str, starts: tuple[float, ...]) -> None:
     assert tuple(found.starts[key] for key in keys) == starts
 
 
-def test_work_has_the_demand_that_was_asked_for() -> None:
+def test_work_has_the_requested_demand() -> None:
     gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
     found = tenancy_trace.work(gangs, 16, demand=1.1, hours=2, seed=5)
     asked = sum(len(one.pods) * one.run_time * one.pods[0].spec.host_request.gpus for one in found)

@@ -238,7 +238,7 @@ def test_a_request_that_would_miss_its_object_is_never_sent(call: Call) -> None:
     assert (type(outcome), requests) == (Refused, [])
 
 
-def test_nobody_listens() -> None:
+def test_no_server_listens() -> None:
     async def main() -> KubeError:
         async with FakeApiServer([]) as server:
             connection = server.connection

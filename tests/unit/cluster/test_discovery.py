@@ -50,7 +50,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 GET = frozenset({"get"})
 
 
-def test_each_resource_is_told_once() -> None:
+def test_each_resource_is_listed_once() -> None:
     assert asyncio.run(discovery.served(Server())) == [
         Served("", "nodes", "Node", "", "v1", False, GET),
         Served("", "pods", "Pod", "", "v1", True, GET),
@@ -60,7 +60,7 @@ def test_each_resource_is_told_once() -> None:
     ]
 
 
-def test_only_the_groups_that_are_asked_for_are_read() -> None:
+def test_only_the_given_groups_are_read() -> None:
     server = Server()
     got = asyncio.run(discovery.served(server, groups={"x.io", "unknown.io"}))
     assert ([row.name for row in got], server.asked) == (["ws/scale"], ["/apis", "/apis/x.io/v1"])

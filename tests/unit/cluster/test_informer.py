@@ -277,7 +277,7 @@ DEL_B = line("DELETED", an_object("b", 8))
         ),
     ],
 )
-def test_what_the_callback_is_told(
+def test_what_the_callback_receives(
     script: list[Answer], told: list[Told], asked: list[str], store: dict[str, str]
 ) -> None:
     seen = follow(script)

@@ -139,7 +139,7 @@ def test_watching(steps: list[Step], want: list[Any]) -> None:
     assert play(*steps) == want
 
 
-def test_whoever_sees_the_kind_sooner_has_it_watched_at_once() -> None:
+def test_a_kind_that_another_watch_sees_first_is_watched_at_once() -> None:
     async def run() -> list[bool]:
         server, made = Server(), asyncio.Event()
 

@@ -56,7 +56,7 @@ def without_code(text: str) -> str:
 
 
 @pytest.mark.parametrize("block", pages.blocks(), ids=named)
-def test_every_block_says_what_it_is(block: Block) -> None:
+def test_every_block_names_its_language(block: Block) -> None:
     assert block.info in INFOS
 
 
@@ -221,7 +221,7 @@ def test_a_command_and_its_options_exist(program: str, arguments: list[str]) -> 
     assert [option for option in given if option not in accepted] == []
 
 
-def test_the_demo_says_what_the_readme_shows_of_it() -> None:
+def test_the_demo_prints_what_the_readme_shows() -> None:
     [block] = [b for b in pages.blocks("") if b.page == "README.md" and "admitted" in b.text]
     got = CliRunner().invoke(cli.app, ["simulate", str(pages.ROOT / "examples" / "quickstart")])
     said = got.stdout.replace(f"{pages.ROOT}/", "")

@@ -62,7 +62,7 @@ HOME = a_namespace("team-a", tenant="research", tier="gold")
 GPU: Final = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
 
 
-def asked(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
+def a_review(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
     group, _, version = obj["apiVersion"].rpartition("/")
     told = {
         "uid": "u",
@@ -187,7 +187,7 @@ def on_page(text: str) -> bool:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_on_the_page(name: str, library: PolicySet) -> None:
-    got = refusals(decide.validate(asked(REFUSED[name]), Facts(HOME), library, now=NOW))
+    got = refusals(decide.validate(a_review(REFUSED[name]), Facts(HOME), library, now=NOW))
     assert [line for line in got if line.startswith(f"kubenexus/{name.split()[0]}:")], got
     assert [line for line in got if not on_page(line)] == []
 
@@ -225,21 +225,22 @@ def guarded() -> dict[str, list[Problem]]:
     bind: Json = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "train"}}
     situations: dict[str, Callable[[], list[Problem]]] = {
         "stamped": lambda: guards.problems(
-            asked(raised, "UPDATE", old_object=stamped), trust=guards.TrustedUsers()
+            a_review(raised, "UPDATE", old_object=stamped), trust=guards.TrustedUsers()
         ),
         "gate": lambda: guards.problems(
-            asked(a_pod("train"), "UPDATE", old_object=gated, user=bob), trust=guards.TrustedUsers()
+            a_review(a_pod("train"), "UPDATE", old_object=gated, user=bob),
+            trust=guards.TrustedUsers(),
         ),
         "binding": lambda: guards.problems(
-            asked(bind, resource="pods", subresource="binding", user=bob),
+            a_review(bind, resource="pods", subresource="binding", user=bob),
             trust=guards.TrustedUsers(),
             bound_pod=a_pod("train", schedulerName=vocabulary.SCHEDULER_NAME),
         ),
         "namespace-tenant": lambda: guards.problems(
-            asked(moved, "UPDATE", old_object=HOME, user=bob), trust=guards.TrustedUsers()
+            a_review(moved, "UPDATE", old_object=HOME, user=bob), trust=guards.TrustedUsers()
         ),
         "gang-size": lambda: guards.problems(
-            asked(
+            a_review(
                 scale,
                 "UPDATE",
                 resource="deployments",
@@ -279,7 +280,7 @@ LIMITED: Final[dict[str, Json]] = {
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_limit_of_a_tenant_is_on_the_page(name: str, tmp_path: Path) -> None:
     policies = with_policy(TENANT, tmp_path)
-    got = refusals(decide.validate(asked(LIMITED[name]), Facts(HOME), policies, now=NOW))
+    got = refusals(decide.validate(a_review(LIMITED[name]), Facts(HOME), policies, now=NOW))
     assert [line for line in got if not on_page(line)] == []
     assert [line.split(":")[0] for line in got] == [f"research/{name}"]
 
@@ -324,12 +325,12 @@ def nearness() -> list[str]:
     ]
 
 
-def said_by_the_scheduler() -> list[str]:
+def scheduler_texts() -> list[str]:
     gang = GangCount("train", 3, 4, "pods exist")
     waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
     half = PartialGang(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
     vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi per GPU, largest 40Gi"
-    wishes = unsupported_claims({"resourceClaims": [{}]})
+    claims = unsupported_claims({"resourceClaims": [{}]})
     return [
         gang.text,
         f"{units.forming_count(waits).text}, timed out after {waits.timeout:g}s",
@@ -338,7 +339,7 @@ def said_by_the_scheduler() -> list[str]:
         NoFit(2, ((vram, 2),)).text,
         NoFit().text,
         GangCount("train", 2, 4, "members fit").text,
-        *(unsupported_text(wish) for wish in wishes),
+        *(unsupported_text(claim) for claim in claims),
         *nearness(),
         events.released_note(half),
         events.gang_retained(pod_of(), half, bare=True).note,
@@ -362,8 +363,8 @@ def said_by_the_scheduler() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", said_by_the_scheduler())
-def test_what_the_scheduler_says_is_on_the_page(text: str) -> None:
+@pytest.mark.parametrize("text", scheduler_texts())
+def test_every_scheduler_text_is_on_the_page(text: str) -> None:
     assert on_page(text), text
 
 

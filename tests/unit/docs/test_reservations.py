@@ -32,12 +32,14 @@ def reservation_warnings() -> list[str]:
     crowded = reservation.ReservationFacts.of(hosts, others, ("vision",), exclude="")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     objects = [{"spec": {"tenant": "vision", "until": until, **spec}} for spec in specs]
-    said = [text for one in objects for text in reservation.warnings(one, ground, now=now)]
+    reservation_texts = [
+        text for one in objects for text in reservation.warnings(one, ground, now=now)
+    ]
     large = {"spec": {**whole, "nodes": [], "count": 2, "resources": {"cpu": "6"}}}
-    return [*said, *reservation.warnings(large, crowded, now=now)]
+    return [*reservation_texts, *reservation.warnings(large, crowded, now=now)]
 
 
-def said() -> list[str]:
+def reservation_texts() -> list[str]:
     leader = Pod.read(a_pod("train-0", labels=in_gang("train", 4)))
     return [
         events.member_reservation_incomplete(leader, "train", 1, 2, "node a was deleted").note,
@@ -48,8 +50,8 @@ def said() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", said())
-def test_what_is_said_is_on_the_page(text: str) -> None:
+@pytest.mark.parametrize("text", reservation_texts())
+def test_every_reservation_text_is_on_the_page(text: str) -> None:
     assert text in " ".join(PAGE.read_text().split())
 
 

@@ -60,7 +60,7 @@ async def a_gang_waits(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
-async def somebody_would_make_it_late(bench: Bench) -> None:
+async def another_unit_would_delay_it(bench: Bench) -> None:
     await a_gang_waits(bench)
     bench.pod("scan", labels=OURS, cpu="8", gpus=4, annotations=lasting("3h"))
     await bench.settle(60.0)
@@ -79,9 +79,9 @@ def ours(text: str) -> str:
 
 
 @pytest.mark.parametrize("pod", ["train-0", "scan"])
-def test_what_why_says_of_a_start_is_on_the_page(pod: str) -> None:
+def test_the_start_that_why_prints_is_on_the_page(pod: str) -> None:
     bench = Bench()
-    asyncio.run(somebody_would_make_it_late(bench))
+    asyncio.run(another_unit_would_delay_it(bench))
     said = ours("\n".join(render.lines(bench.scheduler.explain("ns", pod) or {})))
     assert f"$ kubenexus why pod/{pod} -n vision\n{said}\n" in PAGE, said
 
@@ -92,7 +92,7 @@ def a_pod(name: str, namespace: str, tenant: str) -> Pod:
     return Pod.read(obj)
 
 
-def told() -> list[correlator.EventReport]:
+def event_reports() -> list[correlator.EventReport]:
     """One of each, in the order of the page."""
     mine, other = a_pod("mine", "a", "a"), a_pod("other", "b", "b")
     driver = a_pod("etl-driver", "team-a", "vision")
@@ -124,7 +124,7 @@ def told() -> list[correlator.EventReport]:
     ]
 
 
-@pytest.mark.parametrize("one", told(), ids=lambda one: one.reason)
+@pytest.mark.parametrize("one", event_reports(), ids=lambda one: one.reason)
 def test_an_event_is_on_the_page(one: correlator.EventReport) -> None:
     assert f"{one.reason} {ours(one.note)}" in FLAT, f"{one.reason} {ours(one.note)}"
 
@@ -140,7 +140,7 @@ def test_an_event_is_on_the_page(one: correlator.EventReport) -> None:
         ),
     ],
 )
-def test_what_a_limit_says_is_on_the_page(
+def test_the_text_of_a_limit_is_on_the_page(
     excess: Excess, borrowers: tuple[tuple[str, int], ...]
 ) -> None:
     text = OverQuota("vision", excess, borrowers).text

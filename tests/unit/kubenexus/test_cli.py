@@ -131,7 +131,7 @@ def test_an_unknown_kind_is_one_line(tmp_path: Path) -> None:
     assert err.startswith(f"kubenexus: {folder}/pod.yaml:2:7: kind 'Gadget' of 'v1' is not sim")
 
 
-def test_bad_input_shows_no_traceback_to_somebody_at_a_shell(tmp_path: Path) -> None:
+def test_bad_input_shows_no_traceback(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, cluster=CLUSTER.replace("cpu: 4", "cpu: -4"))
     found = subprocess.run(
         [sys.executable, "-m", "kubenexus", "simulate", str(folder)],

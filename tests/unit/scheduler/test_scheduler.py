@@ -136,14 +136,14 @@ def test_stories(story: Story, want: dict[str, str]) -> None:
     assert play(story).api.nodes() == want
 
 
-def test_a_bound_pod_is_told_about_and_counted() -> None:
+def test_a_bound_pod_is_reported_and_counted() -> None:
     bench = play(one_pod)
     assert bench.events("Scheduled") == [("p", "Successfully assigned ns/p to a")]
     assert b"kubenexus_scheduler_scheduled_total 1.0" in bench.metrics.render()
     assert b'kubenexus_scheduler_attempts_total{result="placed"} 1.0' in bench.metrics.render()
 
 
-def test_a_gang_is_told_about_once_as_a_whole() -> None:
+def test_a_gang_is_reported_once_as_a_whole() -> None:
     bench = play(a_gang_short_by_one_node)
     assert bench.events("GangScheduled") == [("g-0", "pod group g: 4 pods assigned to 4 nodes")]
     assert [name for name, _ in bench.events("FailedScheduling")] == ["g-0", "g-1", "g-2", "g-3"]

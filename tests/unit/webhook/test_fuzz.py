@@ -59,7 +59,7 @@ def test_the_uid_comes_back_as_it_was(target: Target, uid: str, path: str) -> No
 
 
 @pytest.mark.parametrize("path", webhook.PATHS)
-def test_every_seed_is_judged(target: Target, path: str) -> None:
+def test_every_seed_is_reviewed(target: Target, path: str) -> None:
     assert [target.run(path, seed) for seed in SEEDS] == [200] * len(SEEDS)
 
 
@@ -100,7 +100,7 @@ def test_the_target_sees_what_is_broken(response: dict[str, object]) -> None:
         check(ASKED, answer | {"response": response})
 
 
-def test_the_driver_says_how_many_inputs_it_reached(
+def test_the_driver_reports_how_many_inputs_it_ran(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "fuzz.json"

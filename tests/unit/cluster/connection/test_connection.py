@@ -135,7 +135,7 @@ def test_several_files_make_one_configuration(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_context_says(tmp_path: Path) -> None:
+def test_the_fields_of_a_context(tmp_path: Path) -> None:
     document = a_config(
         "https://far:1/prefix/",
         user={"token": "t"},
@@ -250,9 +250,10 @@ def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
         " 'kind': 'ExecCredential', 'status': {'token': 'from-plugin'}}))\n",
     )
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    wish = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    exec_config = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
     got = connection.load(
-        write(tmp_path / "config", a_config(user={"exec": wish})), environ={"HOME": str(tmp_path)}
+        write(tmp_path / "config", a_config(user={"exec": exec_config})),
+        environ={"HOME": str(tmp_path)},
     )
     assert token_of(got) == "from-plugin"
 

@@ -206,7 +206,7 @@ def test_what_a_fault_costs(faults: list[KubeError], calls: int, dropped: dict[s
     assert asyncio.run(main()) == (calls, dropped)
 
 
-def test_an_event_that_the_server_forgot_is_told_anew() -> None:
+def test_an_event_that_expired_on_the_server_is_created_again() -> None:
     async def main() -> list[tuple[str, str, int]]:
         stage = Stage(Server())
         async with stage.recorder as recorder:

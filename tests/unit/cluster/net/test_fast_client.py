@@ -102,7 +102,7 @@ def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
     assert run(scene, answer=closing, limit=1) == 3
 
 
-def test_a_connection_that_was_cut_while_nobody_used_it_is_noticed() -> None:
+def test_an_idle_connection_that_was_closed_is_replaced() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
         (line,) = wire.connections
@@ -113,7 +113,7 @@ def test_a_connection_that_was_cut_while_nobody_used_it_is_noticed() -> None:
     assert run(scene) == (Response(200, b"ok"), 2)
 
 
-def test_words_that_nobody_asked_for_end_the_connection() -> None:
+def test_bytes_outside_a_response_end_the_connection() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
         (line,) = wire.connections
@@ -124,7 +124,7 @@ def test_words_that_nobody_asked_for_end_the_connection() -> None:
     assert run(scene) == (Response(200, b"ok"), 2)
 
 
-def test_who_waits_gets_a_new_connection_when_another_is_lost() -> None:
+def test_a_waiting_request_gets_a_new_connection_when_one_is_lost() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         first = asyncio.create_task(wire.call(ASK, timeout=30))
@@ -195,7 +195,7 @@ def test_out_of_time() -> None:
         run(scene)
 
 
-def test_a_connection_that_nobody_used_for_long_is_dropped() -> None:
+def test_a_connection_that_is_idle_for_long_is_closed() -> None:
     time = [0.0]
 
     async def scene(wire: FastClient, server: Server) -> Any:

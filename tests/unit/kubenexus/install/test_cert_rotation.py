@@ -13,7 +13,7 @@ DAY = timedelta(days=1)
 YEAR = timedelta(days=365)
 
 
-def kept(*at: timedelta) -> StoredCertificates:
+def stored_certificates(*at: timedelta) -> StoredCertificates:
     """What is stored after looking at each of these times."""
     found = None
     for when in (timedelta(0), *at):
@@ -34,7 +34,7 @@ def is_trusted(leaf: bytes, bundle: bytes) -> bool:
 
 
 def test_the_first_certificate_serves_the_service_under_its_own_authority() -> None:
-    found = kept()
+    found = stored_certificates()
     names = x509.load_pem_x509_certificate(found.leaf.certificate).extensions
     assert (
         tuple(
@@ -61,7 +61,7 @@ def test_the_first_certificate_serves_the_service_under_its_own_authority() -> N
 def test_which_certificates_are_renewed(
     after: timedelta, names: tuple[str, ...], changed: set[str]
 ) -> None:
-    before = kept()
+    before = stored_certificates()
     now = cert_rotation.rotate(before, names=names, now=START + after)
     parts = ("authority", "bundle", "leaf")
     assert {part for part in parts if getattr(now, part) != getattr(before, part)} == changed
@@ -69,7 +69,7 @@ def test_which_certificates_are_renewed(
 
 def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
     due = 9 * YEAR  # a day later, less than a year of the first authority is left
-    first = cert_rotation.rotate(kept(), names=NAMES, now=START + due - DAY)
+    first = cert_rotation.rotate(stored_certificates(), names=NAMES, now=START + due - DAY)
     second = cert_rotation.rotate(first, names=NAMES, now=START + due + DAY)
     third = cert_rotation.rotate(second, names=NAMES, now=START + due + 2 * DAY)
     # A client trusts the bundle of the look before until it hears of the newest.
@@ -95,6 +95,6 @@ def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
 
 
 def test_a_certificate_without_names_is_nothing_of_ours() -> None:
-    found = kept()
+    found = stored_certificates()
     with pytest.raises(ValueError, match="has no host name"):
         cert_rotation.check(StoredCertificates(found.authority, found.bundle, found.authority))

@@ -15,7 +15,7 @@ def configurations() -> list[dict[str, Any]]:
     return registration.configurations(ca_pem=b"", base_url="https://127.0.0.1")
 
 
-def judged(configuration: dict[str, Any]) -> dict[str, Any]:
+def policy_webhook(configuration: dict[str, Any]) -> dict[str, Any]:
     (found,) = [
         one for one in configuration["webhooks"] if one["name"] == registration.POLICY_WEBHOOK
     ]
@@ -36,9 +36,9 @@ def test_rules_that_the_webhook_added_stay() -> None:
     _, wanted = configurations()
     _, found = configurations()
     added = rules.rule("", ["configmaps"], ["CREATE"])
-    judged(found)["rules"].append(added)
-    made = judged(register.complete(wanted, found, AUTHORITY))
-    assert rules.rows_of(made["rules"]) == rules.rows_of([*judged(wanted)["rules"], added])
+    policy_webhook(found)["rules"].append(added)
+    made = policy_webhook(register.complete(wanted, found, AUTHORITY))
+    assert rules.rows_of(made["rules"]) == rules.rows_of([*policy_webhook(wanted)["rules"], added])
 
 
 def test_rules_that_are_no_webhooks_to_add_are_as_the_release_has_them() -> None:

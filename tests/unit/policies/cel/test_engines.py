@@ -286,7 +286,7 @@ def test_threads_share_programs(engine: Engine) -> None:
         for n in range(8)
     }
 
-    def judge(number: int) -> list[bool]:
+    def evaluate_rules(number: int) -> list[bool]:
         n = number % 8
         container = {"name": "c", "resources": {"requests": {"cpu": f"{n}m"}}}
         pod = {"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}}
@@ -297,7 +297,7 @@ def test_threads_share_programs(engine: Engine) -> None:
         ]
 
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(judge, range(200)))
+        results = list(pool.map(evaluate_rules, range(200)))
     assert all(all(result) for result in results)
 
 

@@ -17,9 +17,11 @@ WIDE, DEEP = Size(32000, 128 * GI, 4), Size(16000, 512 * GI, 4)
 FIX = f": with {POLICY} single-numa it waits for a larger node; request less, or use restricted"
 
 
-def a_wish(policy: str = "single-numa", *, resources: str | None = None, **asked: str) -> Json:
+def a_numa_pod(
+    policy: str = "single-numa", *, resources: str | None = None, **amounts: str
+) -> Json:
     annotations = {POLICY: policy} | ({RESOURCES: resources} if resources else {})
-    named = {"nvidia.com/gpu" if name == "gpu" else name: count for name, count in asked.items()}
+    named = {"nvidia.com/gpu" if name == "gpu" else name: count for name, count in amounts.items()}
     container = a_container() | {"resources": {"requests": named}}
     return a_pod(annotations=annotations, containers=[container])
 
@@ -27,44 +29,44 @@ def a_wish(policy: str = "single-numa", *, resources: str | None = None, **asked
 @pytest.mark.parametrize(
     ("pod", "known", "want"),
     [
-        pytest.param(a_wish(cpu="32", memory="128Gi", gpu="4"), [WIDE], None, id="just fits"),
+        pytest.param(a_numa_pod(cpu="32", memory="128Gi", gpu="4"), [WIDE], None, id="just fits"),
         pytest.param(
-            a_wish(cpu="40"),
+            a_numa_pod(cpu="40"),
             [WIDE, DEEP],
             "requests 40 CPUs on one NUMA node, the largest known has 32",
             id="more CPUs than any has",
         ),
         pytest.param(
-            a_wish(memory="1Ti"),
+            a_numa_pod(memory="1Ti"),
             [WIDE, DEEP],
             "requests 1Ti of memory on one NUMA node, the largest known has 512Gi",
             id="more memory than any has",
         ),
         pytest.param(
-            a_wish(cpu="33500m", gpu="8"),
+            a_numa_pod(cpu="33500m", gpu="8"),
             [WIDE, DEEP],
             "requests 33500m CPUs on one NUMA node, the largest known has 32, "
             "and 8 GPUs on one NUMA node, the largest known has 4",
             id="more of two resources",
         ),
         pytest.param(
-            a_wish(cpu="32", memory="512Gi"),
+            a_numa_pod(cpu="32", memory="512Gi"),
             [WIDE, DEEP],
             "requests 32 CPUs and 512Gi of memory on one NUMA node, no known one has all",
             id="each amount exists, but not on one",
         ),
         pytest.param(
-            a_wish(cpu="40", gpu="4", resources="nvidia.com/gpu"),
+            a_numa_pod(cpu="40", gpu="4", resources="nvidia.com/gpu"),
             [WIDE],
             None,
             id="a resource left out of the list may sit anywhere",
         ),
-        pytest.param(a_wish("restricted", cpu="40"), [WIDE], None, id="restricted may span"),
-        pytest.param(a_wish("isolated", cpu="40"), [WIDE], None, id="isolated may span"),
-        pytest.param(a_wish("best-effort", cpu="40"), [WIDE], None, id="best-effort may span"),
-        pytest.param(a_wish(cpu="40"), [], None, id="nothing is known of any node"),
-        pytest.param(a_wish(cpu="many"), [WIDE], None, id="an amount that is none"),
-        pytest.param(a_wish() | {"spec": []}, [WIDE], None, id="a spec that is none"),
+        pytest.param(a_numa_pod("restricted", cpu="40"), [WIDE], None, id="restricted may span"),
+        pytest.param(a_numa_pod("isolated", cpu="40"), [WIDE], None, id="isolated may span"),
+        pytest.param(a_numa_pod("best-effort", cpu="40"), [WIDE], None, id="best-effort may span"),
+        pytest.param(a_numa_pod(cpu="40"), [], None, id="nothing is known of any node"),
+        pytest.param(a_numa_pod(cpu="many"), [WIDE], None, id="an amount that is none"),
+        pytest.param(a_numa_pod() | {"spec": []}, [WIDE], None, id="a spec that is none"),
     ],
 )
 def test_what_is_too_large(pod: Json, known: list[Size], want: str | None) -> None:

@@ -20,7 +20,7 @@ spec:
 SCHEMAS = ROOT / "docs" / "schemas"
 
 
-def told(tmp_path: Path, text: str) -> list[str]:
+def document_faults(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "a.yaml"
     file.write_text(text)
     result = loader.load_files(file, compiler=a_compiler())
@@ -141,7 +141,7 @@ def told(tmp_path: Path, text: str) -> list[str]:
 def test_what_is_wrong_with_a_document_is_reported_with_its_place(
     tmp_path: Path, text: str, want: list[str]
 ) -> None:
-    assert told(tmp_path, HEAD + text) == want
+    assert document_faults(tmp_path, HEAD + text) == want
 
 
 def test_published_schemas_are_in_step_with_the_models() -> None:

@@ -16,7 +16,7 @@ spec:
 """
 
 
-def told(tmp_path: Path, text: str) -> list[str]:
+def compile_faults(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "a.yaml"
     file.write_text(HEAD + text)
     result = loader.load_files(file, compiler=a_compiler())
@@ -96,7 +96,7 @@ def told(tmp_path: Path, text: str) -> list[str]:
 def test_a_fault_in_an_expression_has_its_own_place(
     tmp_path: Path, text: str, want: list[str]
 ) -> None:
-    found = told(tmp_path, text)
+    found = compile_faults(tmp_path, text)
     starts = [part for part in want if part.startswith("a.yaml")]
     assert len(found) == len(starts)
     assert [part for part in want if part not in "\n".join(found)] == []

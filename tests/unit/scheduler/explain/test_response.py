@@ -28,7 +28,9 @@ def waiting(
     return Inspection(pods[0], UnitView(unit, state, 3, 40.0, 40.0, why))
 
 
-def asked(seen: Inspection, snapshot: Snapshot, *members: tuple[Pod, str]) -> dict[str, Any]:
+def explanation_of(
+    seen: Inspection, snapshot: Snapshot, *members: tuple[Pod, str]
+) -> dict[str, Any]:
     before = snapshot.state()
     found = answer(seen, snapshot, Memo(), members=members, now=NOW)
     assert snapshot.state() == before
@@ -37,7 +39,7 @@ def asked(seen: Inspection, snapshot: Snapshot, *members: tuple[Pod, str]) -> di
 
 def test_a_pod_that_does_not_fit() -> None:
     snapshot = Snapshot.of([a_node("a", cpu="2"), a_node("b", cpu="3")])
-    assert asked(waiting([a_pod(cpu="4")], snapshot), snapshot) == {
+    assert explanation_of(waiting([a_pod(cpu="4")], snapshot), snapshot) == {
         "pod": "ns/p",
         "state": "unschedulable",
         "waited": 60.0,
@@ -56,7 +58,7 @@ def test_a_pod_that_does_not_fit() -> None:
 def test_a_gang_whose_members_fit_one_by_one_and_not_together() -> None:
     snapshot = Snapshot.of([a_node("a", cpu="2")])
     pods = a_gang(3, cpu="1")
-    found = asked(waiting(pods, snapshot), snapshot, *((pod, "") for pod in pods))
+    found = explanation_of(waiting(pods, snapshot), snapshot, *((pod, "") for pod in pods))
     assert found == {
         "pod": "ns/g-0",
         "state": "unschedulable",
@@ -84,7 +86,7 @@ def test_a_gang_whose_members_fit_one_by_one_and_not_together() -> None:
 def test_a_gang_that_forms() -> None:
     snapshot = Snapshot.of([a_node("a")])
     (pod,) = a_gang(1, size=2)
-    found = asked(waiting([pod], snapshot, QueueState.FORMING), snapshot, (pod, ""))
+    found = explanation_of(waiting([pod], snapshot, QueueState.FORMING), snapshot, (pod, ""))
     assert found == {
         "pod": "ns/g-0",
         "state": "its pod group is forming",
@@ -119,4 +121,4 @@ def test_a_gang_that_forms() -> None:
     ],
 )
 def test_pods_that_do_not_wait(seen: Inspection, want: dict[str, Any]) -> None:
-    assert asked(seen, Snapshot()) == want
+    assert explanation_of(seen, Snapshot()) == want

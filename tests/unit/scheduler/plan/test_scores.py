@@ -246,7 +246,7 @@ def pod_of(name: str, containers: list[dict[str, str]]) -> Pod:
     return Pod.read(pod_json(name, containers=rows))
 
 
-def asked(containers: list[dict[str, str]], *, defaults: bool) -> tuple[int, int]:
+def scored_requests(containers: list[dict[str, str]], *, defaults: bool) -> tuple[int, int]:
     cpu = sum(CPU[row["cpu"]] if "cpu" in row else 100 * defaults for row in containers)
     memory = sum(
         MEMORY[row["memory"]] if "memory" in row else 200 * MB * defaults for row in containers
@@ -263,13 +263,13 @@ def plainly(
     for i, amount in enumerate(sizes):
         if amount == 0:
             continue
-        counted = sum(asked(one, defaults=True)[i] for one in [*held, pod])
+        counted = sum(scored_requests(one, defaults=True)[i] for one in [*held, pod])
         left.append(0 if counted > amount else (amount - counted) * 100 // amount)
-        used = sum(asked(one, defaults=False)[i] for one in held)
+        used = sum(scored_requests(one, defaults=False)[i] for one in held)
         before.append(min(1.0, used / amount))
-        after.append(min(1.0, (used + asked(pod, defaults=False)[i]) / amount))
+        after.append(min(1.0, (used + scored_requests(pod, defaults=False)[i]) / amount))
     score = sum(left) // len(left) if left else 0
-    if any(asked(pod, defaults=False)):
+    if any(scored_requests(pod, defaults=False)):
         even = [
             int((1 - abs((parts[0] - parts[-1]) / 2)) * 100) if parts else 100
             for parts in (after, before)

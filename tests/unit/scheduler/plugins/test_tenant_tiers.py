@@ -214,7 +214,9 @@ def test_replicas_that_ask_for_it_are_balanced_over_zones() -> None:
         pytest.param(4, {"c-l4": 1}, {"a-h100"}, id="taking a whole island breaks none"),
     ],
 )
-def test_no_liking_breaks_a_whole_island(gpus: int, taken: dict[str, int], want: set[str]) -> None:
+def test_no_preference_breaks_a_free_gpu_island(
+    gpus: int, taken: dict[str, int], want: set[str]
+) -> None:
     there = [(a_pod(f"old-{node}", gpus=count), node) for node, count in taken.items()]
     snapshot = Snapshot.of(KINDS, there)
     snapshot.adopt(TABLES)

@@ -157,7 +157,7 @@ class Scene:
             for name, obj in sorted(self.store.requests.items())
         ]
 
-    def asked_in_full(self) -> list[tuple[int, Json]]:
+    def requests_in_full(self) -> list[tuple[int, Json]]:
         """(how many, what each asks for) of the one request that stands, fewest first."""
         (request,) = self.store.requests.values()
         found = []
@@ -166,7 +166,7 @@ class Scene:
             found.append((row["count"], template["spec"]["containers"][0]["resources"]))
         return sorted(found, key=lambda one: one[0])
 
-    def told(self, reason: str) -> list[str]:
+    def event_notes(self, reason: str) -> list[str]:
         return [note for _, note in self.bench.events(reason)]
 
     async def reasons(self) -> dict[str, str]:

@@ -31,7 +31,11 @@ def test_a_new_scheduler_creates_no_second_request() -> None:
         new.show()
         new.gang(3)
         await new.passes(30)
-        return before == new.store.requests, new.told("ProvisioningRequested"), new.requested()
+        return (
+            before == new.store.requests,
+            new.event_notes("ProvisioningRequested"),
+            new.requested(),
+        )
 
     assert play(run) == (True, [], [("1", [3])])
 
@@ -54,22 +58,22 @@ REFUSED = errors.Refused("forbidden", status=403)
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "failures"),
     [
         pytest.param([REFUSED], 1, id="a template is refused once"),
         pytest.param([REFUSED] * 3, 3, id="three times"),
         pytest.param([errors.Retry("lost")], 1, id="an answer was lost"),
     ],
 )
-def test_a_failed_write_is_reported_and_retried(faults: list[Exception], told: int) -> None:
+def test_a_failed_write_is_reported_and_retried(faults: list[Exception], failures: int) -> None:
     async def run() -> Any:
         scene = Scene()
         scene.store.faults.extend(faults)
         scene.gang(2)
         await scene.passes(40)
-        return scene.requested(), len(scene.told("ProvisioningFailed"))
+        return scene.requested(), len(scene.event_notes("ProvisioningFailed"))
 
-    assert play(run) == ([("1", [2])], told)
+    assert play(run) == ([("1", [2])], failures)
 
 
 def test_a_failed_delete_is_retried() -> None:
@@ -114,7 +118,7 @@ def test_no_request_for_a_recreated_member_with_another_uid() -> None:
         scene.gang(2)
         scene.bench.api.pods["g-0"]["metadata"]["uid"] = "another"
         await scene.passes(5)
-        return scene.requested(), scene.told("ProvisioningFailed")[0]
+        return scene.requested(), scene.event_notes("ProvisioningFailed")[0]
 
     said = "cannot create a ProvisioningRequest, retrying: "
     assert play(run) == ([], f"{said}pod ns/g-0 was replaced by another pod")
@@ -126,7 +130,7 @@ def test_retries_of_a_denied_request_back_off() -> None:
         scene.store.faults.extend([REFUSED] * 100)
         scene.gang(2)
         await scene.passes(70)
-        return len(scene.told("ProvisioningFailed"))
+        return len(scene.event_notes("ProvisioningFailed"))
 
     assert play(run) == 6  # at once, and after 2, 4, 8, 16 and 32 seconds
 

@@ -45,14 +45,14 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
         return asked, waiting, scene
 
     asked, (still, why), scene = play(run)
-    (name,) = {note.split()[1] for note in scene.told("ProvisioningRequested")}
+    (name,) = {note.split()[1] for note in scene.event_notes("ProvisioningRequested")}
     assert (asked, still) == ([("1", [3])], [("1", [3])])
     assert why["provisioning"] == [
         f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming"
     ]
     assert scene.bench.api.nodes() == {"g-0": "m", "g-1": "m", "g-2": "n"}
     assert (scene.store.requests, scene.store.templates) == ({}, {})
-    assert [scene.told(one) for one in ("ProvisioningRequested", "Provisioned")] == [
+    assert [scene.event_notes(one) for one in ("ProvisioningRequested", "Provisioned")] == [
         [f"ProvisioningRequest {name} requests nodes for 3 pods, class {CLASS}"],
         [
             f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming;"
@@ -88,14 +88,14 @@ def test_a_failed_request_is_reported_and_the_pause_doubles() -> None:
             early = scene.requested()
             await scene.passes(75)
             seen.append((early, scene.requested(), len(scene.store.templates)))
-        return seen, scene.told("ProvisioningFailed"), await scene.reasons()
+        return seen, scene.event_notes("ProvisioningFailed"), await scene.reasons()
 
-    seen, told, reasons = play(run)
+    seen, event_notes, reasons = play(run)
     assert seen == [
         ([("1", [2])], [("2", [2])], 1),
         ([("2", [2])], [("3", [2])], 1),
     ]
-    assert [" ".join(note.split()[2:9]) for note in told] == [
+    assert [" ".join(note.split()[2:9]) for note in event_notes] == [
         "provides no nodes: Failed: no such machines;",
         "provides no nodes: CapacityRevoked: no such machines;",
     ]
@@ -129,7 +129,7 @@ async def a_quota_comes(scene: Scene) -> None:
 
 
 @story([("1", [3])], False, id="the request is deleted")
-async def somebody_deletes_it(scene: Scene) -> None:
+async def another_client_deletes_it(scene: Scene) -> None:
     scene.store.requests.clear()
     scene.show()
 
@@ -273,7 +273,7 @@ def test_no_request_if_the_gang_starts_soon(lasts: str, want: list[Any]) -> None
         scene.bench.pod("r", cpu="3", node="n", owner="job", status=began, annotations=notes)
         scene.gang(3)
         await scene.passes(10)
-        return len(scene.told("StartEstimated")), scene.requested()
+        return len(scene.event_notes("StartEstimated")), scene.requested()
 
     assert play(run) == (1, want)
 
@@ -356,7 +356,7 @@ def test_a_request_includes_members_that_a_leader_will_create() -> None:
             annotations={vocabulary.GANG_MEMBERS_ANNOTATION: "cpu=2,nvidia.com/gpu=1"},
         )
         await scene.passes(10)
-        asked = scene.asked_in_full()
+        asked = scene.requests_in_full()
         owners = [row["metadata"]["ownerReferences"] for row in scene.store.requests.values()]
         reasons = await scene.reasons()
         scene.bench.node("m", cpu="4", gpus=2)

@@ -221,12 +221,12 @@ class Story:
         """What the schedulers counted of preemption."""
         return sum(int(one.metrics.preemption.labels(name)._value.get()) for one in self.benches)
 
-    def told(self, reason: str) -> list[tuple[str, str]]:
+    def events_of(self, reason: str) -> list[tuple[str, str]]:
         return [row for bench in self.benches for row in bench.events(reason)]
 
     def evicted_for(self) -> dict[str, int]:
         """Preemptors, and how many pods were evicted for each."""
-        notes = [f"{note} " for _, note in self.told(events.PREEMPTED)]
+        notes = [f"{note} " for _, note in self.events_of(events.PREEMPTED)]
         found = Counter(
             unit
             for unit in self.workloads

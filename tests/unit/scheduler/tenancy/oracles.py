@@ -246,7 +246,7 @@ def record(story: Story) -> list[Preemption]:
         known, state = preempting.in_progress(unit.key), ClusterState.of(story)
         found = consider(unit)
         if found and not known:
-            number = len(story.told(events.PREEMPTED))
+            number = len(story.events_of(events.PREEMPTED))
             preemptions.append(Preemption(unit, state, number, displaced=tuple(displaced)))
         return found
 
@@ -277,11 +277,11 @@ def breached_guarantees(story: Story, one: Preemption) -> list[str]:
 
 def victims(story: Story, preemptions: Sequence[Preemption]) -> list[Preemption]:
     """Each with its victims, as the Events name them."""
-    told = story.told(events.PREEMPTED)
+    preempted = story.events_of(events.PREEMPTED)
     found = []
     for number, one in enumerate(preemptions):
         later = [two.before for two in preemptions[number + 1 :] if two.unit.key == one.unit.key]
-        rows = told[one.before : min(later, default=len(told))]
+        rows = preempted[one.before : min(later, default=len(preempted))]
         own = tuple(f"uid-{name}" for name, note in rows if f" {one.unit.key} " in f"{note} ")
         found.append(replace(one, victims=own))
     return found

@@ -174,7 +174,7 @@ def test_without_policies() -> None:
         ),
     ],
 )
-def test_who_is_told_of_a_fault(source: str, want: tuple[str, str]) -> None:
+def test_which_object_gets_the_event_of_a_fault(source: str, want: tuple[str, str]) -> None:
     report = events.policies_refused(Fault(source, 0, 0, "spec", "no"))
     assert (report.regarding.kind, report.regarding.name) == want
     assert (

@@ -1,4 +1,4 @@
-"""What is told about a decision, to whom, and how much of it."""
+"""Which Events a decision gives, about which object, and how long their notes are."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ NOTED = Decision(notes=(Failure("t", "r", "hm", actions=("Warn",)),))
 
 def made(obj: Json, **more: Any) -> Review:
     group, _, version = obj["apiVersion"].rpartition("/")
-    asked = Review(
+    review = Review(
         uid="u",
         operation="CREATE",
         kind=obj["kind"],
@@ -42,7 +42,7 @@ def made(obj: Json, **more: Any) -> Review:
         name=obj["metadata"].get("name", ""),
         object=obj,
     )
-    return replace(asked, **more)
+    return replace(review, **more)
 
 
 def stored(obj: Json, uid: str = "uid-1") -> Json:
@@ -69,7 +69,7 @@ A_NAMESPACE = a_namespace()
 
 
 @pytest.mark.parametrize(
-    ("asked", "decision", "want"),
+    ("review", "decision", "want"),
     [
         pytest.param(
             made(owned(generated(stored(a_pod())))),
@@ -172,9 +172,9 @@ A_NAMESPACE = a_namespace()
         ),
     ],
 )
-def test_what_an_event_is_about(asked: Review, decision: Decision, want: tuple[Ref, str]) -> None:
-    [told] = reports(asked, decision, NONE)
-    assert (told.regarding, told.note) == want
+def test_what_an_event_is_about(review: Review, decision: Decision, want: tuple[Ref, str]) -> None:
+    [event] = reports(review, decision, NONE)
+    assert (event.regarding, event.note) == want
 
 
 def test_one_event_a_reason_with_every_rule_of_it() -> None:
@@ -189,19 +189,19 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
         excepted=(ExemptedFailure("t", "f", "late", "migration"),),
         injections=(Injection(("spec", "nodeSelector", "pool"), "secret", "t", "defaults[0]"),),
     )
-    told = reports(made(a_pod()), decision, NONE, defaults=True)
-    assert [(one.reason, one.warning, one.note) for one in told] == [
+    events = reports(made(a_pod()), decision, NONE, defaults=True)
+    assert [(one.reason, one.warning, one.note) for one in events] == [
         ("PolicyDenied", True, "CREATE Pod p: t/a: no (spec.x): do y; t/b: never"),
         ("PolicyWarned", True, "CREATE Pod p: t/c: hm; t/e: soon"),
         ("PolicyAudited", False, "CREATE Pod p: t/d: psst"),
         ("PolicyException", False, "CREATE Pod p: t/f excepted by late without end: migration"),
         ("DefaultsInjected", False, "CREATE Pod p: spec.nodeSelector.pool by t/defaults[0]"),
     ]
-    assert {one.action for one in told} == {"Admit"}
+    assert {one.action for one in events} == {"Admit"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "decision"),
+    ("review", "decision"),
     [
         pytest.param(made(a_pod()), Decision(), id="nothing to tell"),
         pytest.param(made(a_pod(), dry_run=True), REFUSED, id="a dry run"),
@@ -212,8 +212,8 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
         ),
     ],
 )
-def test_what_is_told_to_nobody(asked: Review, decision: Decision) -> None:
-    assert reports(asked, decision, NONE) == ()
+def test_reviews_without_an_event(review: Review, decision: Decision) -> None:
+    assert reports(review, decision, NONE) == ()
 
 
 @pytest.mark.parametrize(
@@ -236,16 +236,16 @@ def test_what_is_told_to_nobody(asked: Review, decision: Decision) -> None:
 )
 def test_a_note_is_bounded(failures: list[Failure], shown: int, end: str) -> None:
     decision = Decision(allowed=False, failures=tuple(failures))
-    [told] = reports(made(a_pod("n" * 253)), decision, NONE)
-    assert (told.note.count("t/r"), told.note.endswith(end)) == (shown, True)
-    assert len(told.note.encode()) <= NOTE_LIMIT
-    assert "\n" not in told.note
+    [event] = reports(made(a_pod("n" * 253)), decision, NONE)
+    assert (event.note.count("t/r"), event.note.endswith(end)) == (shown, True)
+    assert len(event.note.encode()) <= NOTE_LIMIT
+    assert "\n" not in event.note
 
 
-def judged(policies: PolicySet, pod: Json) -> tuple[EventReport, ...]:
-    asked = made(pod)
-    decision = decide.validate(asked, Facts(a_namespace(tenant="a")), policies, now=NOW)
-    return reports(asked, decision, policies)
+def event_reports(policies: PolicySet, pod: Json) -> tuple[EventReport, ...]:
+    review = made(pod)
+    decision = decide.validate(review, Facts(a_namespace(tenant="a")), policies, now=NOW)
+    return reports(review, decision, policies)
 
 
 RULES: Json = {
@@ -268,9 +268,9 @@ RULES: Json = {
 POLICY = Ref("TenantPolicy", "t", api_version=vocabulary.POLICY_API_VERSION)
 
 
-def test_what_policies_find_is_told_and_names_the_policy_object() -> None:
-    told = judged(loaded(a_tenant_policy("t", **RULES)), a_pod())
-    assert [(one.reason, one.regarding, one.related, one.note) for one in told] == [
+def test_failures_give_events_that_name_the_policy_object() -> None:
+    events = event_reports(loaded(a_tenant_policy("t", **RULES)), a_pod())
+    assert [(one.reason, one.regarding, one.related, one.note) for one in events] == [
         ("PolicyDenied", HOME, POLICY, "CREATE Pod p: t/hard: no"),
         ("PolicyWarned", HOME, POLICY, "CREATE Pod p: t/soft: hm"),
         ("PolicyAudited", HOME, POLICY, "CREATE Pod p: t/quiet: psst"),
@@ -286,7 +286,7 @@ def test_what_policies_find_is_told_and_names_the_policy_object() -> None:
 def test_a_policy_from_a_file_is_no_object_to_relate_to(tmp_path: Any) -> None:
     (tmp_path / "t.yaml").write_bytes(orjson.dumps(a_tenant_policy("t", **RULES)))
     policies = loader.load_files(tmp_path, compiler=a_compiler()).policies
-    assert {one.related for one in judged(policies, a_pod())} == {None}
+    assert {one.related for one in event_reports(policies, a_pod())} == {None}
 
 
 @pytest.mark.parametrize(
@@ -315,10 +315,10 @@ def test_audit_annotations(decision: Decision, want: dict[str, str]) -> None:
 
 
 def test_the_answer_does_not_depend_on_what_becomes_of_its_events() -> None:
-    told: list[EventReport] = []
+    events: list[EventReport] = []
 
     def record(report: EventReport) -> None:
-        told.append(report)
+        events.append(report)
         raise RuntimeError("the recorder is broken")
 
     client = create_app(FakeFactSource(), FakePolicies(), record=record).test_client()
@@ -326,20 +326,20 @@ def test_the_answer_does_not_depend_on_what_becomes_of_its_events() -> None:
     response = orjson.loads(answer.data)["response"]
     assert (answer.status_code, response["allowed"]) == (200, False)
     assert response["auditAnnotations"]["decision"] == "denied"
-    assert [(one.reason, one.regarding) for one in told] == [("PolicyDenied", HOME)]
+    assert [(one.reason, one.regarding) for one in events] == [("PolicyDenied", HOME)]
     assert 'kubenexus_webhook_events_total{reason="PolicyDenied"}' in client.get("/metrics").text
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "want"),
+    ("requested", "want"),
     [
         pytest.param(
-            True, ["CREATE Pod p: metadata.labels.cost by kubenexus-a/defaults[0]"], id="asked for"
+            True, ["CREATE Pod p: metadata.labels.cost by kubenexus-a/defaults[0]"], id="requested"
         ),
-        pytest.param(False, [], id="not asked for"),
+        pytest.param(False, [], id="not requested"),
     ],
 )
-def test_what_is_injected_is_told_on_request(asked_for: bool, want: list[str]) -> None:
+def test_injections_give_events_on_request(requested: bool, want: list[str]) -> None:
     class Injecting(FakePolicies):
         current = loaded(
             a_tenant_policy(
@@ -349,11 +349,11 @@ def test_what_is_injected_is_told_on_request(asked_for: bool, want: list[str]) -
             )
         )
 
-    told: list[EventReport] = []
-    app = create_app(FakeFactSource(), Injecting(), record=told.append, event_defaults=asked_for)
+    events: list[EventReport] = []
+    app = create_app(FakeFactSource(), Injecting(), record=events.append, event_defaults=requested)
     answer = app.test_client().post("/mutate", data=a_body(a_pod()))
     assert answer.status_code == 200
-    assert [one.note for one in told] == want
+    assert [one.note for one in events] == want
 
 
 def test_the_recorders_totals_become_metrics() -> None:
@@ -376,7 +376,7 @@ def test_the_recorders_totals_become_metrics() -> None:
     assert after["kubenexus_webhook_events_waiting"] == 4.0
 
 
-def test_the_api_server_is_told_that_a_dry_run_has_no_side_effects() -> None:
+def test_a_dry_run_declares_no_side_effects() -> None:
     made = configurations.configurations(ca_pem=b"ca", base_url="https://127.0.0.1:1")
     said = {hook["sideEffects"] for one in made for hook in one["webhooks"]}
     assert said == {"NoneOnDryRun"}

@@ -113,7 +113,7 @@ def ending(*finalizers: str) -> Json:
         ),
     ],
 )
-def test_what_is_judged(reviewed: Review, policy: Json, want: list[str]) -> None:
+def test_which_requests_policies_evaluate(reviewed: Review, policy: Json, want: list[str]) -> None:
     got = decide.validate(reviewed, Facts(GOLD), loaded(policy), now=NOW)
     assert [f"{row.policy}/{row.rule}" for row in got.failures] == want
 
@@ -127,7 +127,7 @@ def test_a_group_that_gets_its_size_here_is_warned_about_here() -> None:
     assert (after.warnings, after.patch) == ((), ())
 
 
-def test_the_products_own_warnings_are_told_as_rules() -> None:
+def test_built_in_warnings_are_reported_as_rules() -> None:
     job = a_job(
         pod=a_pod(labels={**in_gang(), vocabulary.GANG_ROLE_LABEL: "worker"}), parallelism=2
     )

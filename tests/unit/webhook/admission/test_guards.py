@@ -14,7 +14,7 @@ GATED = [{"name": vocabulary.GANG_GATE}, {"name": "other"}]
 ASSIGNED = {vocabulary.NUMA_ASSIGNED_ANNOTATION: '{"numa":[0]}'}
 
 
-def asked(
+def a_review(
     operation: str,
     new: Json | None,
     old: Json | None = None,
@@ -37,31 +37,35 @@ def asked(
 
 
 def bound(resource: str = "pods", subresource: str = "binding") -> Review:
-    return asked("CREATE", {"kind": "Binding"}, resource=resource, subresource=subresource)
+    return a_review("CREATE", {"kind": "Binding"}, resource=resource, subresource=subresource)
 
 
 @pytest.mark.parametrize(
     ("review", "trust", "pod", "want"),
     [
         pytest.param(
-            asked("CREATE", a_pod(schedulerName=OURS)), TrustedUsers(), None, [], id="a plain pod"
+            a_review("CREATE", a_pod(schedulerName=OURS)),
+            TrustedUsers(),
+            None,
+            [],
+            id="a plain pod",
         ),
         pytest.param(
-            asked("CREATE", a_pod(schedulerName=OURS, nodeName="n")),
+            a_review("CREATE", a_pod(schedulerName=OURS, nodeName="n")),
             TrustedUsers(),
             None,
             ["node-preset: found 'n', but kubenexus-scheduler chooses the node"],
             id="a pod that chooses its node itself",
         ),
         pytest.param(
-            asked("CREATE", a_pod(schedulerName="other", nodeName="n")),
+            a_review("CREATE", a_pod(schedulerName="other", nodeName="n")),
             TrustedUsers(),
             None,
             [],
             id="other schedulers' pods are their own affair",
         ),
         pytest.param(
-            asked("CREATE", a_pod(schedulerName=OURS, annotations=ASSIGNED)),
+            a_review("CREATE", a_pod(schedulerName=OURS, annotations=ASSIGNED)),
             TrustedUsers(),
             None,
             [
@@ -71,7 +75,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
         ),
         *(
             pytest.param(
-                asked(
+                a_review(
                     "UPDATE",
                     a_pod(labels=in_gang("h")),
                     a_pod(labels=in_gang("g")),
@@ -85,7 +89,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             for subresource in ("", "status", "resize", "ephemeralcontainers")
         ),
         pytest.param(
-            asked(
+            a_review(
                 "UPDATE", a_pod(annotations={"pod-group.scheduling.sigs.k8s.io/name": "g"}), a_pod()
             ),
             TrustedUsers(),
@@ -94,35 +98,35 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             id="a gang key of another family",
         ),
         pytest.param(
-            asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
+            a_review("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
             TrustedUsers(),
             None,
             ["stamped: changed from nothing to '{\"numa\":[0]}'"],
             id="an assignment by another user",
         ),
         pytest.param(
-            asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
+            a_review("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
             TrustedUsers(is_scheduler=True),
             None,
             [],
             id="an assignment by the scheduler",
         ),
         pytest.param(
-            asked("UPDATE", a_pod(schedulingGates=GATED[1:]), a_pod(schedulingGates=GATED)),
+            a_review("UPDATE", a_pod(schedulingGates=GATED[1:]), a_pod(schedulingGates=GATED)),
             TrustedUsers(),
             None,
             ["gate: the gate scheduling.kubenexus.io/gang was removed by 'eve'"],
             id="a gate removed by another user",
         ),
         pytest.param(
-            asked("UPDATE", a_pod(), a_pod(schedulingGates=GATED)),
+            a_review("UPDATE", a_pod(), a_pod(schedulingGates=GATED)),
             TrustedUsers(is_scheduler=True),
             None,
             [],
             id="a gate lifted by the scheduler",
         ),
         pytest.param(
-            asked("UPDATE", a_pod(schedulingGates=GATED[:1]), a_pod(schedulingGates=GATED)),
+            a_review("UPDATE", a_pod(schedulingGates=GATED[:1]), a_pod(schedulingGates=GATED)),
             TrustedUsers(),
             None,
             [],
@@ -156,7 +160,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             bound(), TrustedUsers(), None, [], id="a Binding for a pod that does not exist"
         ),
         pytest.param(
-            asked(
+            a_review(
                 "UPDATE",
                 a_namespace(tier="gold"),
                 a_namespace(tier="bronze"),
@@ -170,7 +174,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             id="a namespace that promotes itself",
         ),
         pytest.param(
-            asked(
+            a_review(
                 "UPDATE",
                 a_namespace(tier="gold"),
                 a_namespace(tier="bronze"),
@@ -182,7 +186,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             id="a namespace promoted by an admin",
         ),
         pytest.param(
-            asked("DELETE", None, a_pod(labels=in_gang())),
+            a_review("DELETE", None, a_pod(labels=in_gang())),
             TrustedUsers(),
             None,
             [],
@@ -200,17 +204,21 @@ def test_what_goes_around_admission_is_stopped(
 @pytest.mark.parametrize(
     ("review", "pod", "manager"),
     [
-        (asked("CREATE", a_pod()), False, False),
+        (a_review("CREATE", a_pod()), False, False),
         (bound(), True, False),
         (bound("bindings", ""), True, False),
         (
-            asked("UPDATE", a_namespace(tier="gold"), a_namespace(), resource="namespaces"),
+            a_review("UPDATE", a_namespace(tier="gold"), a_namespace(), resource="namespaces"),
             False,
             True,
         ),
-        (asked("UPDATE", a_namespace(), a_namespace(), resource="namespaces"), False, False),
-        (asked("CREATE", {}, resource="resourcereservations"), False, True),
-        (asked("UPDATE", {}, resource="resourcereservations", subresource="status"), False, False),
+        (a_review("UPDATE", a_namespace(), a_namespace(), resource="namespaces"), False, False),
+        (a_review("CREATE", {}, resource="resourcereservations"), False, True),
+        (
+            a_review("UPDATE", {}, resource="resourcereservations", subresource="status"),
+            False,
+            False,
+        ),
     ],
 )
 def test_lookups_happen_only_where_they_decide(review: Review, pod: bool, manager: bool) -> None:
@@ -222,7 +230,7 @@ def test_lookups_happen_only_where_they_decide(review: Review, pod: bool, manage
 
 def reserved(spec: Json, old: Json | None = None, *, subresource: str = "") -> Review:
     made = {"kind": "ResourceReservation", "metadata": {"name": "p"}}
-    return asked(
+    return a_review(
         "CREATE" if old is None else "UPDATE",
         {**made, "spec": spec},
         None if old is None else {**made, "spec": old},
@@ -291,7 +299,7 @@ TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
         ),
     ],
 )
-def test_who_keeps_room(review: Review, trust: TrustedUsers, want: list[str]) -> None:
+def test_who_may_write_reservations(review: Review, trust: TrustedUsers, want: list[str]) -> None:
     got = guards.problems(review, trust=trust)
     assert [f"{problem.rule}: {problem.message}" for problem in got] == want
 
@@ -317,7 +325,7 @@ def a_scale(count: int | None) -> Json:
 
 def scaled(before: int, after: int | None) -> Review:
     new, old = a_scale(after), a_scale(before)
-    return asked("UPDATE", new, old, resource="deployments", subresource="scale")
+    return a_review("UPDATE", new, old, resource="deployments", subresource="scale")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +356,7 @@ def test_a_gang_is_not_scaled_below_its_size(
         (scaled(0, 4), True),
         (scaled(8, 0), False),
         (scaled(4, 4), False),
-        (asked("UPDATE", a_pod(), a_pod()), False),
+        (a_review("UPDATE", a_pod(), a_pod()), False),
     ],
 )
 def test_the_scaled_workload_is_read_only_where_it_decides(review: Review, want: bool) -> None:
@@ -372,24 +380,24 @@ def ending(*finalizers: str, version: str = "1", **parts: Any) -> Json:
 @pytest.mark.parametrize(
     ("review", "want"),
     [
-        pytest.param(asked("UPDATE", ending("a"), ending("a", "b")), True, id="one fewer"),
+        pytest.param(a_review("UPDATE", ending("a"), ending("a", "b")), True, id="one fewer"),
         pytest.param(
-            asked("UPDATE", ending(version="2"), ending("a")),
+            a_review("UPDATE", ending(version="2"), ending("a")),
             True,
             id="the last, with what every write changes",
         ),
-        pytest.param(asked("UPDATE", ending("a"), ending("a")), False, id="none fewer"),
-        pytest.param(asked("UPDATE", ending("b"), ending("a")), False, id="another instead"),
+        pytest.param(a_review("UPDATE", ending("a"), ending("a")), False, id="none fewer"),
+        pytest.param(a_review("UPDATE", ending("b"), ending("a")), False, id="another instead"),
         pytest.param(
-            asked("UPDATE", ending(labels={"x": "y"}), ending("a")), False, id="a label besides"
+            a_review("UPDATE", ending(labels={"x": "y"}), ending("a")), False, id="a label besides"
         ),
         pytest.param(
-            asked("UPDATE", ending(schedulerName="x"), ending("a")), False, id="a field besides"
+            a_review("UPDATE", ending(schedulerName="x"), ending("a")), False, id="a field besides"
         ),
-        pytest.param(asked("UPDATE", a_pod(), a_pod()), False, id="an object that stays"),
-        pytest.param(asked("CREATE", ending()), False, id="an object that is new"),
+        pytest.param(a_review("UPDATE", a_pod(), a_pod()), False, id="an object that stays"),
+        pytest.param(a_review("CREATE", ending()), False, id="an object that is new"),
         pytest.param(
-            asked("UPDATE", ending(), ending("a"), subresource="status"),
+            a_review("UPDATE", ending(), ending("a"), subresource="status"),
             False,
             id="a part of an object",
         ),

@@ -35,7 +35,7 @@ GROUP: Json = {
 }
 
 
-def asked(spec: Json, old: Json | None = None) -> Review:
+def a_review(spec: Json, old: Json | None = None) -> Review:
     def made(spec: Json | None) -> Json | None:
         return None if spec is None else {**about, "spec": spec}
 
@@ -76,19 +76,19 @@ PAST = (
 @pytest.mark.parametrize(
     ("review", "trust", "reservation_facts", "refused", "warned"),
     [
-        pytest.param(asked(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
-        pytest.param(asked(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by a user of a namespace"),
+        pytest.param(a_review(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
+        pytest.param(a_review(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by a user of a namespace"),
         pytest.param(
-            asked({**WHOLE, "until": "2026-05-01T00:00:00Z"}),
+            a_review({**WHOLE, "until": "2026-05-01T00:00:00Z"}),
             MANAGER,
             GROUND,
             [PAST],
             [],
             id="over",
         ),
-        pytest.param(asked(GROUP), MANAGER, GROUND, [ALONE], [], id="in the scheduler's name"),
+        pytest.param(a_review(GROUP), MANAGER, GROUND, [ALONE], [], id="in the scheduler's name"),
         pytest.param(
-            asked(GROUP),
+            a_review(GROUP),
             TrustedUsers(is_scheduler=True),
             GROUND,
             [],
@@ -96,7 +96,7 @@ PAST = (
             id="by the scheduler itself",
         ),
         pytest.param(
-            asked({**WHOLE, "tenant": "b"}),
+            a_review({**WHOLE, "tenant": "b"}),
             MANAGER,
             GROUND,
             [],
@@ -104,7 +104,7 @@ PAST = (
             id="for no tenant",
         ),
         pytest.param(
-            asked({**WHOLE, "nodes": ["x"]}),
+            a_review({**WHOLE, "nodes": ["x"]}),
             MANAGER,
             GROUND,
             [],
@@ -112,7 +112,12 @@ PAST = (
             id="on no node",
         ),
         pytest.param(
-            asked({**WHOLE, "nodes": ["x"]}), MANAGER, None, [], [], id="nothing is known of nodes"
+            a_review({**WHOLE, "nodes": ["x"]}),
+            MANAGER,
+            None,
+            [],
+            [],
+            id="nothing is known of nodes",
         ),
     ],
 )
@@ -131,5 +136,5 @@ def test_verdicts(
 def test_a_tenant_that_a_policy_names_is_known() -> None:
     facts = Facts(namespace=HOME, trust=MANAGER, reservation_facts=GROUND)
     policies = PolicySet(tables=replace(PolicyTables.of(()), tenants={"b": None}))
-    found = decide.validate(asked({**WHOLE, "tenant": "b"}), facts, policies, now=NOW)
+    found = decide.validate(a_review({**WHOLE, "tenant": "b"}), facts, policies, now=NOW)
     assert found.warnings == ()

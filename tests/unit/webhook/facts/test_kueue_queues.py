@@ -96,7 +96,7 @@ class Server:
 Story = Callable[[Server, KueueQueues], Awaitable[Any]]
 
 
-def told(story: Story, *, install: tuple[str, ...] = (), down: bool = False) -> Any:
+def run_story(story: Story, *, install: tuple[str, ...] = (), down: bool = False) -> Any:
     """What the story says of queues that are followed."""
 
     async def run() -> Any:
@@ -129,7 +129,7 @@ def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...
         found = queues.known("team-a", "gpu"), queues.known("team-a", "no"), queues.may_hold("b")
         return listed, found, queues.may_hold("team-a"), server.asked
 
-    assert told(story, install=versions) == (
+    assert run_story(story, install=versions) == (
         [f"list {versions[0]} clusterqueues", f"list {versions[0]} localqueues"],
         (Queue("gpu", "research", GOLD), None, False),
         True,
@@ -158,17 +158,19 @@ def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...
         ),
     ],
 )
-def test_what_is_not_at_hand_is_asked_for(name: str, want: Queue, questions: list[str]) -> None:
+def test_a_queue_outside_the_cache_is_read_from_the_api(
+    name: str, want: Queue, questions: list[str]
+) -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.add("localqueues", "new", {"clusterQueue": "newer"}, "team-a")
         server.add("clusterqueues", "newer", {"namespaceSelector": {}}, tier="silver")
         server.asked.clear()
         return await queues.read("team-a", name), server.asked
 
-    assert told(story, install=("v1beta2",)) == (want, questions)
+    assert run_story(story, install=("v1beta2",)) == (want, questions)
 
 
-def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> None:
+def test_without_kueue_discovery_repeats_and_no_watch_starts() -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         before = list(server.asked), queues.may_hold("team-a"), queues.known("team-a", "gpu")
         server.asked.clear()
@@ -176,7 +178,7 @@ def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> 
         return before, looked, queues.known("team-a", "gpu")
 
     unserved = Queue("gpu", served=False)
-    assert told(story) == (
+    assert run_story(story) == (
         (["/apis", "/apis"], False, None),
         (unserved, ["/apis"]),
         unserved,
@@ -205,7 +207,7 @@ def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> N
         return first, unsure, after, queues.known("team-a", "gpu")
 
     queue = Queue("gpu", "research", GOLD)
-    assert told(story) == ((False, queue), (True, True), (True, False), queue)
+    assert run_story(story) == ((False, queue), (True, True), (True, False), queue)
 
 
 def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> None:
@@ -216,7 +218,7 @@ def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> N
         await settled()
         return queues.may_hold("team-b"), queues.known("team-a", "gpu")
 
-    assert told(story) == (True, None)
+    assert run_story(story) == (True, None)
 
 
 def test_kueue_that_is_removed_is_forgotten() -> None:
@@ -228,10 +230,10 @@ def test_kueue_that_is_removed_is_forgotten() -> None:
         return before, queues.may_hold("team-a"), queues.known("team-a", "gpu")
 
     queue = Queue("gpu", "research", GOLD)
-    assert told(story, install=("v1beta2",)) == ((True, queue), False, None)
+    assert run_story(story, install=("v1beta2",)) == ((True, queue), False, None)
 
 
-def test_while_queues_cannot_be_read_work_in_them_is_not_judged(
+def test_while_queues_cannot_be_read_their_workloads_are_denied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -244,7 +246,7 @@ def test_while_queues_cannot_be_read_work_in_them_is_not_judged(
             await queues.read("team-a", "gpu")
         return may_hold, queues.known("team-a", "gpu")
 
-    assert (told(story, install=("v1beta2",), down=True), said) == (
+    assert (run_story(story, install=("v1beta2",), down=True), said) == (
         (True, None),
         ["queues not listed; denying workloads in queues until they are"],
     )

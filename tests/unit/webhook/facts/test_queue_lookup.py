@@ -173,7 +173,7 @@ def test_the_queue_that_work_stands_in(
     )
 
 
-def test_a_controller_is_asked_once_in_a_while_for_all_its_pods() -> None:
+def test_a_controller_is_read_once_for_all_its_pods_until_the_entry_expires() -> None:
     cluster = Cluster({"j": in_queue(JOB, "gpu")})
     lookup = cluster.lookup()
     seen = []
@@ -185,7 +185,7 @@ def test_a_controller_is_asked_once_in_a_while_for_all_its_pods() -> None:
     assert seen == [(True, "gpu", 1), (False, "gpu", 1), (True, "other", 2)]
 
 
-def test_a_false_reference_says_nothing_about_the_true_one() -> None:
+def test_a_false_owner_reference_does_not_affect_the_true_one() -> None:
     cluster = Cluster({"j": in_queue(JOB, "gpu")})
     lookup = cluster.lookup()
     false = made_by(a_pod(), "Job", "j")

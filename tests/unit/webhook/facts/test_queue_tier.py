@@ -126,7 +126,7 @@ def refusals(obj: Json, known: Facts, operation: str = "CREATE", old: Json | Non
     return [(row.rule, row.message) for row in found.failures]
 
 
-def test_workloads_are_judged_by_the_tier_of_their_queue() -> None:
+def test_policies_evaluate_a_workload_with_the_tier_of_its_queue() -> None:
     job = a_job(pod=a_pod(labels=PREMIUM))
     raised = a_job(pod=a_pod(labels={TIER: "platinum"}))
     assert (refusals(job, facts(GOLD)), refusals(raised, facts(GOLD))) == (

@@ -133,7 +133,7 @@ def test_what_policies_name_is_added(
         ({"Service": CHANGES}, True),
     ],
 )
-def test_the_server_is_asked_only_for_what_the_table_does_not_say(
+def test_discovery_is_used_only_for_kinds_outside_the_table(
     kinds: dict[str, frozenset[str]], want: bool
 ) -> None:
     assert rules.needs_discovery(kinds) is want

@@ -98,7 +98,7 @@ def test_a_review_keeps_the_object_as_it_is() -> None:
         (a_body(namespace={}), "namespace is no text"),
     ],
 )
-def test_what_is_no_review_is_said_in_one_line(body: bytes, want: str) -> None:
+def test_a_body_that_is_no_review_gives_a_one_line_error(body: bytes, want: str) -> None:
     with pytest.raises(NotAReview, match=want) as caught:
         codec.parse(body)
     assert "\n" not in str(caught.value)

@@ -159,7 +159,7 @@ def owned(pod: Json) -> Json:
         ),
     ],
 )
-def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> None:
+def test_a_review_without_lookups_is_answered_in_the_loop(body: bytes, want: bool) -> None:
     app = create_app(FakeFactSource(), FakePolicies())
     assert app.answer_now("/validate", a_body(a_pod())) is None  # the namespace is not known yet
     by_wsgi = app.test_client().post("/validate", data=a_body(a_pod())).data
@@ -167,7 +167,7 @@ def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> N
     assert got == (by_wsgi if want else None)
 
 
-def test_what_the_world_must_ask_about_is_left_to_others() -> None:
+def test_a_review_that_needs_a_lookup_is_left_to_a_thread() -> None:
     app = create_app(
         FakeFactSource(), FakePolicies(), needs_lookup=lambda review: review.name == "slow"
     )

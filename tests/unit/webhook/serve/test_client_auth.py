@@ -60,7 +60,9 @@ def status(access: AccessRules, path: str, client: str | None) -> int:
         ),
     ],
 )
-def test_who_may_ask_what(access: AccessRules, path: str, client: str | None, want: int) -> None:
+def test_which_client_may_call_which_path(
+    access: AccessRules, path: str, client: str | None, want: int
+) -> None:
     assert status(access, path, client) == want
 
 
@@ -79,7 +81,7 @@ def test_the_door_without_wsgi_has_the_same_guard(
     assert ClientAuth(Prompt(), access).answer_now("/mutate", b"{}", client) == want
 
 
-def test_an_app_without_such_a_door_is_asked_by_wsgi() -> None:
+def test_an_app_without_an_in_loop_answer_is_called_by_wsgi() -> None:
     assert (
         ClientAuth(lambda environ, start: [], AccessRules()).answer_now("/mutate", b"{}", None)
         is None

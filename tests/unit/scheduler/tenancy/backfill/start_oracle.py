@@ -76,8 +76,8 @@ class StartOracle:
                 self._reserved[unit] = (story.bench.now, reservation)
 
     def _read_events(self, story: Story) -> set[str]:
-        told = story.told(events.START_DELAYED)
-        fresh, self._events_seen = told[self._events_seen :], len(told)
+        delays = story.events_of(events.START_DELAYED)
+        fresh, self._events_seen = delays[self._events_seen :], len(delays)
         for name, note in fresh:
             text = note.partition(": ")[2]
             self.delays.append(

@@ -79,7 +79,7 @@ def test_without_policies_the_priority_decides() -> None:
     assert asyncio.run(run()) == ["b", "a"]
 
 
-def test_between_tenants_it_says_nothing() -> None:
+def test_a_boost_does_not_reorder_tenants() -> None:
     """The tenant with less usage goes first; here the names decide."""
 
     async def run() -> list[str]:
@@ -91,7 +91,7 @@ def test_between_tenants_it_says_nothing() -> None:
     assert asyncio.run(run())[0] == "a"
 
 
-def test_nobody_is_evicted_for_it() -> None:
+def test_a_boost_evicts_no_pod() -> None:
     async def run() -> list[str]:
         bench = a_bench()
         bench.node("n", cpu="1")

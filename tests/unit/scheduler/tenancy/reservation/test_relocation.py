@@ -311,10 +311,13 @@ def test_events_report_each_change(story: Story, told: list[str]) -> None:
         return [
             said
             for one in rows
-            for said in (f"{one.reason} {_whom(one.regarding.kind, one.regarding.name)}", one.note)
+            for said in (
+                f"{one.reason} {_holder(one.regarding.kind, one.regarding.name)}",
+                one.note,
+            )
         ]
 
-    def _whom(kind: str, name: str) -> str:
+    def _holder(kind: str, name: str) -> str:
         return "OBJECT" if kind == "ResourceReservation" else name
 
     assert asyncio.run(run()) == told

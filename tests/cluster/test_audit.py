@@ -295,7 +295,7 @@ def test_what_was_made_without_admission_is_found(
         pytest.param(
             ["-n", TENANT_NAMESPACE, "--no-policy-objects"],
             TENANT,
-            "ask for the rights",
+            "an audit needs to list namespaces",
             id="somebody who may not read enough",
         ),
     ],

@@ -203,7 +203,7 @@ def test_the_labeler_at_work(chart_env: ChartEnv, labeler: Path, tmp_path: Path)
         [32_000, 32_000],
         [0, 0, 0, 0, 1, 1, 1, 1],
     )
-    assert (first.returncode, "node described" in first.stderr) == (0, True), first.stderr
+    assert (first.returncode, "wrote node labels" in first.stderr) == (0, True), first.stderr
     assert (again.returncode, again.stderr) == (0, "")
     assert still == told
     assert (other.returncode, "only the node that it runs on" in other.stderr) == (1, True)

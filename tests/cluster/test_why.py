@@ -77,4 +77,4 @@ def test_a_pod_that_has_its_node_and_one_that_is_not_there(
         f"pod {node_pool.namespace}/one is on node {node}\n",
         2,
     )
-    assert f"pod {node_pool.namespace}/nobody is not known" in absent.stderr
+    assert f"pod {node_pool.namespace}/nobody is unknown" in absent.stderr

@@ -65,12 +65,12 @@ class VictimGroup:
 
     @property
     def tenant(self) -> str:
-        return self.placements[0].pod.attributes.tenant
+        return (self.pods or self.reserved)[0].pod.attributes.tenant
 
     @property
     def placements(self) -> tuple[Placement, ...]:
         """What the group frees."""
-        return (*self.pods, *self.reserved)
+        return self.pods + self.reserved if self.reserved else self.pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def within_guarantees(
             ledger.uncharge(placement.pod.attributes.tenant, amounts(placement).items())
         for group in sorted(groups, key=lambda group: group.cost):
             released = total(amounts(victim) for victim in group.pods)
-            if group.other_tenant and not _all_borrowed(group, ledger, amounts):
+            if group.other_tenant and not _all_borrowed(group, released, ledger, amounts):
                 continue
             able.append(group)
             if group.other_tenant:
@@ -231,9 +231,14 @@ def within_guarantees(
 
 
 def _all_borrowed(
-    group: VictimGroup, ledger: Ledger, amounts: Callable[[Placement], Amounts]
+    group: VictimGroup,
+    released: Amounts,
+    ledger: Ledger,
+    amounts: Callable[[Placement], Amounts],
 ) -> bool:
     """Pending members are not charged yet, and count as used here."""
+    if not group.reserved:
+        return ledger.all_borrowed(group.tenant, released)
     with ledger.trial():
         for placement in group.reserved:
             ledger.charge(group.tenant, amounts(placement).items())

@@ -51,7 +51,7 @@ Name = Annotated[str, typer.Option(help="The name of the plane, where several ru
 Kubernetes = Annotated[str, typer.Option(help=f"One of {', '.join(versions.KNOWN_KUBERNETES)}.")]
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     typer.echo(line, err=True)
 
 
@@ -61,13 +61,13 @@ def _errors_as_messages() -> Iterator[None]:
     try:
         yield
     except DevError as exc:
-        _say(f"kubenexus: {exc}")
+        _print_line(f"kubenexus: {exc}")
         raise typer.Exit(exc.exit_code) from exc
     except yaml_reader.DocumentError as exc:
-        _say(f"kubenexus: {exc}")
+        _print_line(f"kubenexus: {exc}")
         raise typer.Exit(BAD_INPUT) from exc
     except KeyboardInterrupt as exc:
-        _say("kubenexus: interrupted; run the same command again to continue.")
+        _print_line("kubenexus: interrupted; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from exc
 
 
@@ -75,7 +75,7 @@ def _errors_as_messages() -> Iterator[None]:
 def _show() -> Iterator[Show]:
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(_say)
+        yield Lines(_print_line)
         return
     with Bar(console) as bar:
         yield bar
@@ -140,9 +140,9 @@ def up(
         with _show() as show:
             locate.get(options.kubernetes, env=os.environ, show=show)
         if foreground:
-            return supervisor.supervise(folder, options, env=os.environ, show=Lines(_say))
+            return supervisor.supervise(folder, options, env=os.environ, show=Lines(_print_line))
         arguments = _arguments(name, options)
-        started = lifecycle.start(folder, arguments, env=os.environ, say=_say)
+        started = lifecycle.start(folder, arguments, env=os.environ, print_line=_print_line)
         typer.echo(f"The plane {name!r} is up{'' if started else ' already'}.")
         _print_use(name, folder)
 
@@ -199,7 +199,7 @@ def supervise(
             scheduler=scheduler,
             kube_scheduler=kube_scheduler,
         )
-        supervisor.supervise(folder, options, env=os.environ, show=Lines(_say))
+        supervisor.supervise(folder, options, env=os.environ, show=Lines(_print_line))
 
 
 @app.command()

@@ -30,7 +30,7 @@ POLL: Final = 0.1
 START_DEADLINE: Final = 180.0
 STOP_DEADLINE: Final = 20.0
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ class Status:
         return {**plain, "well": self.well, "components": components}
 
 
-def start(folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], say: Say) -> bool:
+def start(
+    folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], print_line: PrintLine
+) -> bool:
     """Start a supervisor and wait until all is ready; False when there was one already."""
     if _phase(folder) == state.UP:
         return False
@@ -85,7 +87,7 @@ def start(folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], say
                 env=self_exec.environment(env),
             )
     try:
-        _follow(folder, process, say=say)
+        _follow(folder, process, print_line=print_line)
     except BaseException:
         if process is not None:
             stop(folder)
@@ -102,7 +104,9 @@ def _phase(folder: Path) -> str:
     return saved.phase if saved and state.is_supervised(folder) else ""
 
 
-def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) -> None:
+def _follow(
+    folder: Path, process: subprocess.Popen[bytes] | None, *, print_line: PrintLine
+) -> None:
     end, step = time.monotonic() + START_DEADLINE, ""
     while True:
         ended = process.poll() is not None if process else not state.is_supervised(folder)
@@ -111,7 +115,7 @@ def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) 
             raise StartFailed(saved.step)
         if saved and saved.step != step:
             step = saved.step
-            say(step)
+            print_line(step)
         if saved and saved.phase == state.UP:
             return
         if ended:

@@ -121,7 +121,7 @@ def probe(
     """Create a pod and an impossible Job by dry run: does admission answer?"""
 
     async def run(client: Client) -> None:
-        async def ask() -> str:
+        async def check() -> str:
             try:
                 if not await probing.mutates(client, try_namespace):
                     return f"a pod in {try_namespace} was not mutated"
@@ -131,7 +131,7 @@ def probe(
                 return str(exc)
             return ""
 
-        await registering.until(ask, failure="admission did not answer", seconds=timeout)
+        await registering.until(check, failure="admission did not answer", seconds=timeout)
         logger.info("admission answers")
 
     _run(kubeconfig, run)

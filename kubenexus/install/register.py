@@ -65,7 +65,7 @@ async def wait_until_ready(
     limit = aiohttp.ClientTimeout(total=_PATIENCE)
     async with aiohttp.ClientSession(timeout=limit) as session:
 
-        async def ask() -> str:
+        async def check_ready() -> str:
             try:
                 async with session.get(url, ssl=trust, server_hostname=server_name) as answer:
                     text = (await answer.text())[:200]
@@ -73,7 +73,7 @@ async def wait_until_ready(
             except (aiohttp.ClientError, TimeoutError, OSError) as exc:
                 return str(exc) or type(exc).__name__
 
-        await until(ask, failure=f"the webhook did not answer at {url}", seconds=seconds)
+        await until(check_ready, failure=f"the webhook did not answer at {url}", seconds=seconds)
 
 
 async def apply(client: Client, configurations: Sequence[JsonDict], authority: bytes) -> None:

@@ -30,7 +30,7 @@ async def unregister(client: Client, *, name: str, namespace: str, seconds: floa
             await client.delete(resource, name)
     quiet = 0
 
-    async def ask() -> str:
+    async def check() -> str:
         nonlocal quiet
         try:
             quiet = 0 if await probe.mutates(client, namespace) else quiet + 1
@@ -39,7 +39,7 @@ async def unregister(client: Client, *, name: str, namespace: str, seconds: floa
             return str(exc)
         return "" if quiet >= _SETTLED else "pods are still sent to the webhook"
 
-    await register.until(ask, failure="admission did not end", seconds=seconds)
+    await register.until(check, failure="admission did not end", seconds=seconds)
 
 
 async def remove_gates(client: Client) -> int:

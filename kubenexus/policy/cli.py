@@ -61,7 +61,7 @@ PoliciesOption = Annotated[
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _errors_as_messages() -> Iterator[None]:
     """Errors as one message and an exit code."""
     try:
         yield
@@ -89,7 +89,7 @@ def lint(
     from kubenexus.policy import lint as command
     from policies.engine.compiler import Compiler
 
-    with _told():
+    with _errors_as_messages():
         report = command.lint(paths, compiler=Compiler(_engine(engine)))
     typer.echo(command.as_json(report) if output is Output.JSON else command.as_text(report))
     raise typer.Exit(0 if report.clean else 1)
@@ -117,7 +117,7 @@ def verify(
     from kubenexus.policy.policy_test import runner as command
     from policies.engine.compiler import Compiler
 
-    with _told():
+    with _errors_as_messages():
         report = command.run(paths, policies=policies or [], compiler=Compiler(_engine(engine)))
         if junit is not None:
             _write(junit, xml.as_xml(report.tests))
@@ -148,7 +148,7 @@ def explain(
     from kubenexus.policy.explain.tracing import PartsEngine
     from policies.engine.compiler import Compiler
 
-    with _told():
+    with _errors_as_messages():
         if namespace_file is not None and namespace_labels is not None:
             raise UsageError("pass --namespace-file or --namespace-labels, not both")
         known = None if namespace_file is None else inputs.namespace(namespace_file)
@@ -197,7 +197,7 @@ def bench(
     from policies.engine.compiler import Compiler
     from policies.engine.request import AdmissionRequest
 
-    with _told():
+    with _errors_as_messages():
         baseline = None if compare is None else command.read(compare)
         used = _engine(engine)
         loaded = inputs.load(policies or [], compiler=Compiler(used))
@@ -237,7 +237,7 @@ def export(
     from kubenexus.policy.export import export as command
     from policies.engine.compiler import Compiler
 
-    with _told():
+    with _errors_as_messages():
         if not vap:
             raise UsageError("no format was given; pass --vap")
         loaded = inputs.load(policies or [], compiler=Compiler(_engine(engine)))
@@ -262,7 +262,7 @@ def version(output: OutputOption = Output.TEXT, engine: EngineOption = None) -> 
     """Show the CEL engine in use, its version, and the engines of this platform."""
     from kubenexus.policy import version as engines
 
-    with _told():
+    with _errors_as_messages():
         report = engines.survey(engine)
     typer.echo(engines.as_json(report) if output is Output.JSON else engines.as_text(report))
 

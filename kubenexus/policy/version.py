@@ -26,9 +26,9 @@ class VersionReport:
     engines: tuple[Known, ...]
 
 
-def survey(wanted: str | None) -> VersionReport:
+def survey(engine_name: str | None) -> VersionReport:
     """What is there; raises CelError where the wanted engine is not."""
-    used = engines.engine(wanted).name
+    used = engines.engine(engine_name).name
     return VersionReport(used, tuple(_known(name) for name in engines.ENGINES))
 
 

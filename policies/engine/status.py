@@ -46,11 +46,11 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
     before = mapping(obj.get("status"))
     conditions = []
     changed = before.get("observedGeneration") != generation
-    for kind, holds, reason, message in states:
+    for kind, is_true, reason, message in states:
         old = _condition(before, kind)
         condition = {
             "type": kind,
-            "status": "True" if holds else "False",
+            "status": "True" if is_true else "False",
             "reason": reason,
             "message": message,
             "observedGeneration": generation,

@@ -1,7 +1,7 @@
 """
 What the pods of the parity test ask for: every rule of kube-scheduler's default profile.
 
-A probe draws a few wishes out of all; a pod that stands already carries what others must mind:
+A probe draws a few requirements; a pod that stands already carries what others must mind:
 labels, ports, amounts, claims and its own (anti-)affinity. All of it passes the API server's own
 validation: a pod that is refused there is a mistake of this module.
 """

@@ -86,7 +86,7 @@ def _build(
 ) -> None:
     programs = [fault.program for fault in faults]
     minimum = max(toolchain.needed(program.folder) for program in programs)
-    go = toolchain.get(minimum, cache=cache, env=env, say=show.note)
+    go = toolchain.get(minimum, cache=cache, env=env, print_line=show.note)
     show.note(f"Building {', '.join(each.name for each in programs)} with {go.version}.")
     tally = BuildCounts(clock=clock)
     for program in programs:

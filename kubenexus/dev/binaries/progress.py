@@ -69,24 +69,24 @@ class Lines:
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         *,
         every: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say = say
+        self._print_line = print_line
         self._every = every
         self._clock = clock
         self._last: tuple[str, float] = ("", clock())
 
     def note(self, line: str) -> None:
-        self._say(line)
+        self._print_line(line)
 
     def standing(self, standing: BuildProgress) -> None:
         program, at = self._last
         if program != standing.program or self._clock() - at >= self._every:
             self._last = (standing.program, self._clock())
-            self._say(str(standing))
+            self._print_line(str(standing))
 
 
 class Bar:

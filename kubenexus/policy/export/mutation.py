@@ -88,7 +88,7 @@ class Mutation:
         group = _Group("")
         try:
             if default.when is not None:
-                group.when = self._said(default.when, group)
+                group.when = self._exported_text(default.when, group)
         except NotExportable as exc:
             self.left.append(NotExported(default.rule, f"`when` {exc}"))
             return
@@ -117,7 +117,7 @@ class Mutation:
             if group is not other
         )
 
-    def _said(self, compiled: Compiled, group: _Group) -> str:
+    def _exported_text(self, compiled: Compiled, group: _Group) -> str:
         text = self.writer.expression(compiled.program.source)
         group.read += [text, *(row["expression"] for row in self.writer.variables())]
         return text
@@ -141,7 +141,7 @@ class Mutation:
         """The value as CEL, and whether it may be null, which writes nothing."""
         if not isinstance(setting.value, Compiled):
             return literal(setting.value), False
-        text = self._said(setting.value, group)
+        text = self._exported_text(setting.value, group)
         return f"({text})", not setting.value.program.result_type.startswith(("string", "map<"))
 
     def _earlier(self, target: tuple[str, ...]) -> Sequence[str]:

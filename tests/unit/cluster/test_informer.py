@@ -14,7 +14,7 @@ from cluster.informer import Entry, EventKind, Informer, WatchEvent, changes
 from tests.unit.cluster import fake_api
 from tests.unit.cluster.fake_api import Answer, FakeApiServer, failure, reply, stream
 
-Told = tuple[str, str, str | None, str | None]  # kind, name, new version, old version
+SeenEvent = tuple[str, str, str | None, str | None]  # kind, name, new version, old version
 
 
 def an_object(name: str, version: int, uid: str = "") -> dict[str, Any]:
@@ -49,10 +49,10 @@ def error(code: int) -> bytes:
 
 @dataclass
 class Seen:
-    """Everything that an informer did until its far side had no more to say."""
+    """Everything that an informer did until the server script ended."""
 
-    told: list[Told] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)  # "list", or the version of a watch
+    events: list[SeenEvent] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)  # "list", or the version of a watch
     waits: list[float] = field(default_factory=list)
     store: dict[str, str] = field(default_factory=dict)
     watches: int = 0
@@ -72,7 +72,7 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
         await asyncio.sleep(0)
 
     def on_event(event: WatchEvent[str]) -> None:
-        seen.told.append((event.kind.value, event.key[1], event.object, event.old))
+        seen.events.append((event.kind.value, event.key[1], event.object, event.old))
 
     async def main() -> None:
         async with FakeApiServer(script) as server, Client(server.connection) as client:
@@ -95,9 +95,9 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
             await asyncio.gather(running, done, return_exceptions=True)
             if not running.cancelled() and running.exception():
                 raise running.exception() or AssertionError
-            for asked in server.requests:
-                watching = "watch" in asked.query
-                seen.asked.append(asked.query["resourceVersion"] if watching else "list")
+            for reads in server.requests:
+                watching = "watch" in reads.query
+                seen.reads.append(reads.query["resourceVersion"] if watching else "list")
             seen.store = {key[1]: kept for key, kept in informer.items()}
             seen.watches = informer.stats.watches
 
@@ -116,7 +116,7 @@ def entries(**objects: str) -> dict[tuple[str, str], Entry[str]]:
     [
         pytest.param({}, {}, [], id="nothing was, nothing is"),
         pytest.param({}, {"b": "u@1", "a": "v@1"}, ["ADDED a", "ADDED b"], id="new, by name"),
-        pytest.param({"a": "u@1"}, {"a": "u@1"}, [], id="the same is not told again"),
+        pytest.param({"a": "u@1"}, {"a": "u@1"}, [], id="the same is not announced again"),
         pytest.param({"a": "u@1"}, {"a": "u@2"}, ["MODIFIED a"], id="changed while away"),
         pytest.param({"a": "u@1"}, {}, ["DELETED a"], id="gone while away"),
         pytest.param(
@@ -144,7 +144,7 @@ DEL_B = line("DELETED", an_object("b", 8))
 
 
 @pytest.mark.parametrize(
-    ("script", "told", "asked", "store"),
+    ("script", "events", "reads", "store"),
     [
         pytest.param(
             [a_list(5, A1), stream(ADD_B, MOD_B, DEL_B)],
@@ -224,7 +224,7 @@ DEL_B = line("DELETED", an_object("b", 8))
             [("ADDED", "b", "2", None)],
             ["list", "5", "list", "9"],
             {"b": "2"},
-            id="any other ERROR: listed again, what is the same is not told again",
+            id="any other ERROR: listed again, what is the same is not announced again",
         ),
         pytest.param(
             [a_list(5), stream(b"<html>\n"), a_list(9, A1)],
@@ -278,27 +278,27 @@ DEL_B = line("DELETED", an_object("b", 8))
     ],
 )
 def test_what_the_callback_receives(
-    script: list[Answer], told: list[Told], asked: list[str], store: dict[str, str]
+    script: list[Answer], events: list[SeenEvent], reads: list[str], store: dict[str, str]
 ) -> None:
     seen = follow(script)
-    assert (seen.told, seen.asked, seen.store) == (told, asked, store)
+    assert (seen.events, seen.reads, seen.store) == (events, reads, store)
 
 
 def test_a_hang_up_of_a_watch_resumes_without_a_list() -> None:
     # The HTTP library itself repeats a GET on a connection that closed before any answer.
     seen = follow([a_list(5), fake_api.half_headers, stream(ADD_B)])
-    assert (seen.told, seen.asked) == ([("ADDED", "b", "6", None)], ["list", "5", "5", "6"])
+    assert (seen.events, seen.reads) == ([("ADDED", "b", "6", None)], ["list", "5", "5", "6"])
 
 
 def test_a_stream_that_ends_in_the_middle_of_a_line_is_a_fault() -> None:
     seen = follow([a_list(5), stream(ADD_B[:30])] + [failure(500)] * 3, watch_lives=10.0)
-    assert seen.asked == ["list", *["5"] * 5]
+    assert seen.reads == ["list", *["5"] * 5]
     assert seen.waits == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
 def test_a_silent_watch_is_replaced() -> None:
     seen = follow([a_list(5), stream(ADD_B, end="hang"), stream(MOD_B)], stall=0.05)
-    assert (seen.told[-1], seen.asked) == (("MODIFIED", "b", "7", "6"), ["list", "5", "6", "7"])
+    assert (seen.events[-1], seen.reads) == (("MODIFIED", "b", "7", "6"), ["list", "5", "6", "7"])
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_an_expired_watch_lists_again_and_a_failed_one_is_logged(
 ) -> None:
     seen = follow([a_list(5), stream(error(410)), a_list(6), failure(500, "down")])
     logged = [(vars(record)["error"], vars(record)["relist"]) for record in caplog.records]
-    assert (seen.asked.count("list"), seen.watches, logged[-1]) == (
+    assert (seen.reads.count("list"), seen.watches, logged[-1]) == (
         2,
         3,
         ("watch pods ns: 500 down", False),

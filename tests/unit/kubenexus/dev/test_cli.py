@@ -12,7 +12,7 @@ def runner(tmp_path: Path) -> CliRunner:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         pytest.param(
             ["build", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="an unknown version"
@@ -36,8 +36,8 @@ def runner(tmp_path: Path) -> CliRunner:
     ],
 )
 def test_a_failed_command_prints_one_message(
-    runner: CliRunner, arguments: list[str], code: int, said: str
+    runner: CliRunner, arguments: list[str], code: int, message: str
 ) -> None:
     result = runner.invoke(app, arguments)
     text = result.output
-    assert (result.exit_code, said in text, "Traceback" in text) == (code, True, False)
+    assert (result.exit_code, message in text, "Traceback" in text) == (code, True, False)

@@ -10,7 +10,7 @@ from policies import vocabulary
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         pytest.param(
             ["register", "--configurations={here}/none", "--ca-file=x", "--url=https://x"],
@@ -30,10 +30,10 @@ from policies import vocabulary
         ),
     ],
 )
-def test_bad_input_is_one_message(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\n")
     result = CliRunner().invoke(app, [word.format(here=tmp_path) for word in arguments])
-    assert (result.exit_code, said in result.stderr, "Traceback" in result.stderr) == (
+    assert (result.exit_code, message in result.stderr, "Traceback" in result.stderr) == (
         2,
         True,
         False,
@@ -41,7 +41,7 @@ def test_bad_input_is_one_message(arguments: list[str], said: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("said", "want"),
+    ("message", "want"),
     [
         pytest.param(
             'admission webhook "validate.workloads.kubenexus.io" denied the request: no',
@@ -59,8 +59,8 @@ def test_bad_input_is_one_message(arguments: list[str], said: str, tmp_path: Pat
         pytest.param("exceeded quota: compute", False, id="a quota"),
     ],
 )
-def test_which_webhook_denied_the_request(said: str, want: bool) -> None:
-    assert probe.is_denial(errors.Refused(said)) is want
+def test_which_webhook_denied_the_request(message: str, want: bool) -> None:
+    assert probe.is_denial(errors.Refused(message)) is want
 
 
 def test_only_our_gate_is_removed() -> None:

@@ -56,7 +56,7 @@ def test_ratios_to_the_baseline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param(None, "cannot be read", id="not there"),
         pytest.param("{", "is no JSON", id="no JSON"),
@@ -64,9 +64,9 @@ def test_ratios_to_the_baseline() -> None:
         pytest.param('{"format": 1, "policies": {"a": 1}}', "is damaged", id="damaged"),
     ],
 )
-def test_a_bad_baseline_is_one_message(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_bad_baseline_is_one_message(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "b.json"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         bench.read(file)

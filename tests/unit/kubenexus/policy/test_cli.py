@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "message"),
     [
         pytest.param("lint good", 0, "no problems", id="nothing is wrong"),
         pytest.param("lint good bad", 1, "undefined field 'nope'", id="something is wrong"),
@@ -67,9 +67,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("version", 0, "cel-python", id="engines"),
     ],
 )  # fmt: skip
-def test_exit_codes_and_messages(line: str, code: int, said: str) -> None:
+def test_exit_codes_and_messages(line: str, code: int, message: str) -> None:
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, line.split())
-    assert (result.exit_code, said in result.output, "Traceback" in result.output) == (
+    assert (result.exit_code, message in result.output, "Traceback" in result.output) == (
         code,
         True,
         False,
@@ -95,8 +95,8 @@ def test_json_is_json(line: str) -> None:
 @pytest.mark.parametrize("name", engines.ENGINES)
 def test_the_engine_is_chosen_and_shown(name: str) -> None:
     result = CliRunner().invoke(app, ["version", "--engine", name, "-o", "json"])
-    said = json.loads(result.stdout)
-    assert (said["used"], [row["name"] for row in said["engines"]]) == (
+    report = json.loads(result.stdout)
+    assert (report["used"], [row["name"] for row in report["engines"]]) == (
         name,
         list(engines.ENGINES),
     )

@@ -1,4 +1,4 @@
-"""What may be written in a ResourceReservation, and what is said about the rest."""
+"""Valid and invalid fields of a ResourceReservation, and the messages of faults."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "p
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "messages"),
     [
         pytest.param({**TENANT, "nodes": ["n"]}, [], id="nodes by name"),
         pytest.param({**TENANT, "nodeSelector": {"rack": "r1"}}, [], id="nodes by label"),
@@ -91,10 +91,10 @@ GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "p
         ),
     ],
 )
-def test_faults(spec: dict[str, Any], told: list[str]) -> None:
+def test_faults(spec: dict[str, Any], messages: list[str]) -> None:
     obj = {"kind": "ResourceReservation", "metadata": {"name": "r"}, "spec": spec}
     found = policy_object.reservation_faults(obj, now=NOW)
-    assert [f"{one.path}: {one.message}" for one in found] == told
+    assert [f"{one.path}: {one.message}" for one in found] == messages
 
 
 def test_the_scheduler_may_write_its_own() -> None:

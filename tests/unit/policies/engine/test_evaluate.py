@@ -125,7 +125,7 @@ def test_every_failed_rule_is_reported_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "want"),
+    ("expression", "want"),
     [
         pytest.param("'name ' + object.metadata.name", "name p", id="computed"),
         pytest.param("object.spec.nodeName", "plain", id="an error falls back"),
@@ -135,8 +135,8 @@ def test_every_failed_rule_is_reported_in_order() -> None:
         pytest.param("['x'].map(i, 'y' + i)[0]", "yx", id="over a list"),
     ],
 )
-def test_messages(said: str, want: str) -> None:
-    rule = a_rule(FALSE, message="plain", messageExpression=said)
+def test_messages(expression: str, want: str) -> None:
+    rule = a_rule(FALSE, message="plain", messageExpression=expression)
     found = evaluated(a_tenant_policy(validations=[rule]))
     assert [failure.message for failure in found.failures] == [want]
 

@@ -24,8 +24,10 @@ NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
 def required(*terms: Json) -> Json:
-    wish = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return {"affinity": {"nodeAffinity": wish}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+    }
+    return {"affinity": {"nodeAffinity": required}}
 
 
 def asks(key: str, operator: str, *values: str) -> Json:
@@ -46,8 +48,8 @@ def answer(found: list[Node], pod: Pod) -> tuple[list[str], str]:
     snapshot, memo = Snapshot.of(found), Memo()
     rows = filters.feasible(snapshot, pod, memo)
     open_to = [snapshot.table.names[row] for row in np.flatnonzero(rows)]
-    told = filters.explain(snapshot, pod, memo).text
-    return open_to, "" if open_to else told.removeprefix(f"0/{len(found)} nodes are available: ")
+    text = filters.explain(snapshot, pod, memo).text
+    return open_to, "" if open_to else text.removeprefix(f"0/{len(found)} nodes are available: ")
 
 
 CLUSTER = [
@@ -61,7 +63,7 @@ CLUSTER = [
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({}, "abcd", id="nothing asked"),
+        pytest.param({}, "abcd", id="nothing required"),
         pytest.param({"nodeSelector": {"disk": "ssd"}}, "a", id="a selector"),
         pytest.param({"nodeSelector": {"disk": "ssd", "cores": "16"}}, "", id="all of a selector"),
         pytest.param(required(asks("disk", "In", "ssd", "hdd")), "ab", id="In"),
@@ -114,12 +116,12 @@ CLUSTER = [
     ],
 )
 def test_node_affinity(spec: Json, want: str) -> None:
-    told = "" if want else f"4 {UNMATCHED}."
-    assert answer(CLUSTER, a_pod(**spec)) == (list(want), told)
+    text = "" if want else f"4 {UNMATCHED}."
+    assert answer(CLUSTER, a_pod(**spec)) == (list(want), text)
 
 
 @pytest.mark.parametrize(
-    ("spec", "want", "told"),
+    ("spec", "want", "text"),
     [
         pytest.param(required(names("In", "a")), "a", "", id="one node"),
         pytest.param(required(names("In", "a"), names("In", "d")), "ad", "", id="one of two"),
@@ -167,12 +169,12 @@ def test_node_affinity(spec: Json, want: str) -> None:
         ),
     ],
 )
-def test_nodes_named_one_by_one(spec: Json, want: str, told: str) -> None:
-    assert answer(CLUSTER, a_pod(**spec)) == (list(want), told)
+def test_nodes_named_one_by_one(spec: Json, want: str, text: str) -> None:
+    assert answer(CLUSTER, a_pod(**spec)) == (list(want), text)
 
 
 @pytest.mark.parametrize(
-    ("node", "tolerations", "told"),
+    ("node", "tolerations", "text"),
     [
         pytest.param({"taints": [taint()]}, [], TAINTED, id="not tolerated"),
         pytest.param({"taints": [taint(effect="NoExecute")]}, [], TAINTED, id="NoExecute"),
@@ -257,8 +259,8 @@ def test_nodes_named_one_by_one(spec: Json, want: str, told: str) -> None:
         ),
     ],
 )
-def test_taints(node: Json, tolerations: list[Json], told: str) -> None:
-    want = ([], f"1 {told}.") if told else (["n"], "")
+def test_taints(node: Json, tolerations: list[Json], text: str) -> None:
+    want = ([], f"1 {text}.") if text else (["n"], "")
     assert answer([a_node("n", **node)], a_pod(tolerations=tolerations)) == want
 
 
@@ -294,8 +296,8 @@ def test_features_that_a_kubelet_must_have_declared(spec: Json, wanted: str) -> 
 
     pod = a_pod(**spec)
     able, unable = node("able", "Another", wanted), [node("old"), node("other", "Another")]
-    told = "2 node(s) didn't match Pod's required features."
-    assert (answer([able, *unable], pod), answer(unable, pod)) == ((["able"], ""), ([], told))
+    text = "2 node(s) didn't match Pod's required features."
+    assert (answer([able, *unable], pod), answer(unable, pod)) == ((["able"], ""), ([], text))
 
 
 def test_the_first_filter_that_rejects_gives_the_reason() -> None:
@@ -306,8 +308,8 @@ def test_the_first_filter_that_rejects_gives_the_reason() -> None:
         a_node("d", cpu="1", labels={"disk": "ssd"}),
     ]
     pod = a_pod(cpu="2", nodeSelector={"disk": "ssd"})
-    told = f"1 Insufficient cpu, 1 {UNMATCHED}, 1 {TAINTED}, 1 {CORDONED}."
-    assert answer(found, pod) == ([], told)
+    text = f"1 Insufficient cpu, 1 {UNMATCHED}, 1 {TAINTED}, 1 {CORDONED}."
+    assert answer(found, pod) == ([], text)
 
 
 def test_a_changed_label_is_seen() -> None:
@@ -319,7 +321,7 @@ def test_a_changed_label_is_seen() -> None:
     assert [snapshot.table.names[row] for row in np.flatnonzero(rows)] == ["d"]
 
 
-# --- for every cluster and every wish: as if each node had been read on its own ---
+# --- for every cluster and every requirement: as if each node had been read on its own ---
 
 KEYS = st.sampled_from(["x", "y"])
 VALUES = st.sampled_from(["1", "2", "10", "word", "-1", "?"])

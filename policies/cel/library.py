@@ -11,7 +11,7 @@ from policies.cel.functions.overload import Function, Overload, merged
 
 
 def joined(functions: Iterable[Function]) -> tuple[Function, ...]:
-    """One function a name: the overloads of equal names together, in order."""
+    """One function per name: the overloads of equal names together, in order."""
     overloads_by_name: dict[str, tuple[Overload, ...]] = {}
     for function in functions:
         overloads_by_name[function.name] = (

@@ -2,7 +2,7 @@
 CustomResourceDefinitions of the product's kinds, made from the models that objects are read with.
 
 The API server takes structural schemas only: no references, no alternatives between types, no
-patterns for keys. What such a schema cannot say is left open there and judged by the models when
+patterns for keys. What such a schema cannot express is left open there; the models check it when
 the policy is loaded; the object's `status.conditions` tell the outcome.
 """
 

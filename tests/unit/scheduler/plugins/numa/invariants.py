@@ -1,8 +1,8 @@
 """
-What is wrong with a plan, seen from the annotations that it writes: an independent second look.
+Faults of a plan, found from the annotations that it writes: an independent second check.
 
-Every rule is counted again from plain numbers (`instances`); the scheduler's own books are
-not asked. No fault found says that the plan may be carried out as it stands.
+Every rule is counted again from plain numbers (`instances`); the scheduler's own state is
+not read. A plan without faults may be carried out as it is.
 """
 
 import json

@@ -21,8 +21,9 @@ Among groups of equal size the order is
     6  the lowest ids
 
 Pods without GPUs go where the fewest GPUs are free, before 5. Where the kubelet's Topology Manager
-could reject the pod, only NUMA nodes that it admits are chosen, and 4 and 5 are left to the kubelet
-(`topology_manager`). Pure: choosing charges nothing. The planner compares different hosts.
+could reject the pod, only NUMA nodes that it admits are chosen, and the GPUs that it takes there; 4
+and 5 are left to the kubelet (`topology_manager`). Pure: choosing charges nothing. The planner
+compares different hosts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,7 +70,9 @@ WITH_SHORTAGE: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE
 """Reasons that are reported with the request and the largest free capacity."""
 
 Rank = tuple[Any, ...]
-_Graded = tuple[Sequence[NumaOffer], PickCost]
+# A group of NUMA nodes, and what the kubelet takes of it; None where it rejects no pod.
+_Candidate = tuple[Sequence[NumaOffer], kubelet.Affinity | None]
+_Graded = tuple[_Candidate, PickCost]
 
 
 class _Allocation(NamedTuple):
@@ -124,10 +127,12 @@ def choose(
 def _without_numa_nodes(allocation: _Allocation) -> Assignment | NumaMisfit:
     """No NUMA nodes suit: the place is left to the host, unless that breaks a constraint."""
     host, host_request = allocation.host, allocation.host_request
-    if allocation.manager is not None and not kubelet.admits(
-        allocation.manager, host, host_request, allocation.offers
-    ):
-        return NumaMisfit(kubelet.reason(allocation.manager))
+    usable = allocation.gpus
+    if allocation.manager is not None:
+        affinity = kubelet.affinity(allocation.manager, host, host_request, allocation.offers)
+        if affinity is None:
+            return NumaMisfit(kubelet.reason(allocation.manager))
+        usable = _kubelet_gpus(allocation, usable, affinity)
     if host_request.apart:
         return NumaMisfit(APART)
     if host_request.strict:
@@ -140,7 +145,7 @@ def _without_numa_nodes(allocation: _Allocation) -> Assignment | NumaMisfit:
         allocation.gang in numa_node.apart for numa_node in host.numa_nodes.values()
     ):
         return NumaMisfit(APART)
-    return _gpus_alone(host, host_request, allocation.gpus)
+    return _gpus_alone(host, host_request, usable)
 
 
 def _reason(host_request: HostRequest) -> str:
@@ -208,23 +213,24 @@ def _could_hold(offers: Sequence[NumaOffer], want: AlignedAmounts, width: int) -
 def _narrowest(allocation: _Allocation, width: int) -> Assignment | None:
     """The best group of `width` NUMA nodes."""
     graded = [
-        (group, cost)
-        for group in _groups(allocation, width)
-        if (cost := _graded(allocation, group)) is not None
+        (candidate, cost)
+        for candidate in _candidates(allocation, width)
+        if (cost := _graded(allocation, candidate)) is not None
     ]
     if not graded:
         return None
     if len(graded) > 1:
         graded = _least(
-            graded, [_preference_rank(allocation, group, cost) for group, cost in graded]
+            graded,
+            [_preference_rank(allocation, group, cost) for (group, _), cost in graded],
         )
     if len(graded) > 1:
-        graded = _least(graded, [_score_rank(allocation, group) for group, _ in graded])
-    group, cost = graded[0]
+        graded = _least(graded, [_score_rank(allocation, group) for (group, _), _ in graded])
+    candidate, cost = graded[0]
     host = allocation.host
     count = allocation.host_request.gpus if host.gpus else 0
     picked = finish_pick(host.levels, cost, count, host.free_gpus)
-    return _split(allocation, group, picked.indices)
+    return _split(allocation, candidate, picked.indices)
 
 
 def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
@@ -233,31 +239,35 @@ def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
     return [entry for entry, rank in zip(graded, ranks, strict=True) if rank == best]
 
 
-def _groups(allocation: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
+def _candidates(allocation: _Allocation, width: int) -> list[_Candidate]:
     """The groups that hold the aligned amounts, and that the kubelet admits."""
-    want = allocation.want
+    want, manager = allocation.want, allocation.manager
     if width > 1 and not _could_hold(allocation.offers, want, width):
         return []
     tried = islice(combinations(allocation.offers, width), _MOST_TRIED)
-    groups: list[Sequence[NumaOffer]] = [group for group in tried if suffices(group, want)]
-    if allocation.manager is not None:
-        groups = [
-            group
-            for group in groups
-            if kubelet.admits(allocation.manager, allocation.host, allocation.host_request, group)
-        ]
-    return groups
+    if manager is None:
+        return [(group, None) for group in tried if suffices(group, want)]
+    host, host_request = allocation.host, allocation.host_request
+    return [
+        (group, affinity)
+        for group in tried
+        if suffices(group, want)
+        and (affinity := kubelet.affinity(manager, host, host_request, group)) is not None
+    ]
 
 
-def _graded(allocation: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
+def _graded(allocation: _Allocation, candidate: _Candidate) -> PickCost | None:
     """GPUs beside the CPUs, or any GPUs where they need not be aligned."""
     host = allocation.host
     if not allocation.host_request.gpus or not host.gpus:
         return NOTHING
+    group, affinity = candidate
     usable = allocation.gpus
     if allocation.want.gpus:
         near = [index for offer in group for index in offer.gpus]
         usable = near if len(group) == 1 else sorted(near)
+    if affinity is not None and not (allocation.want.gpus and len(group) == 1):
+        usable = _kubelet_gpus(allocation, usable, affinity)
     return pick_cost(
         host.levels,
         allocation.host_request.gpus,
@@ -265,6 +275,15 @@ def _graded(allocation: _Allocation, group: Sequence[NumaOffer]) -> PickCost | N
         free=host.free_gpus,
         floating=host.floating_gpus,
     )
+
+
+def _kubelet_gpus(
+    allocation: _Allocation, usable: Sequence[int], affinity: kubelet.Affinity
+) -> Sequence[int]:
+    """The GPUs among which the kubelet chooses; all where its NUMA nodes hold too few at once."""
+    host = allocation.host
+    near = [index for index in usable if host.gpu_zone[index] in affinity.gpu_zones]
+    return near if len(near) - host.floating_gpus >= allocation.host_request.gpus else usable
 
 
 def _preference_rank(allocation: _Allocation, group: Sequence[NumaOffer], cost: PickCost) -> Rank:
@@ -316,14 +335,16 @@ def _gpus_alone(host: HostUsage, host_request: HostRequest, gpus: Sequence[int])
     return NO_ASSIGNMENT if picked is None else Assignment(gpus=picked.indices)
 
 
-def _split(
-    allocation: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...]
-) -> Assignment:
+def _split(allocation: _Allocation, candidate: _Candidate, gpus: tuple[int, ...]) -> Assignment:
+    """As much as possible on each NUMA node, first on those from which the kubelet takes."""
+    group, affinity = candidate
     cpu, memory = allocation.want.cpu, allocation.want.memory
     pages = dict(allocation.want.hugepages)
     if len(group) == 1 and not pages:
         share = NumaShare(group[0].zone, cpu, memory)
         return Assignment((share,), gpus, allocation.host_request.isolated)
+    if affinity is not None:
+        group = sorted(group, key=lambda offer: offer.zone not in affinity.zones)
     shares: list[NumaShare] = []
     for offer in group:
         share = NumaShare(
@@ -340,4 +361,5 @@ def _split(
         for name, taken in share.hugepages:
             pages[name] -= taken
         shares.append(share)
+    shares.sort(key=lambda share: share.zone)
     return Assignment(tuple(shares), gpus, allocation.host_request.isolated)

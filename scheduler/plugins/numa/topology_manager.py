@@ -19,14 +19,15 @@ is better than losing a pod. Everything that is charged to a NUMA node counts as
 kubelet would not hand out exclusively. Not modelled: devices other than GPUs, policy
 options (closest NUMA nodes, full cores), reserved CPUs and memory beyond what the host leaves out
 of its NUMA nodes, and groups of NUMA nodes that the memory manager ties together. The kubelet does
-not read the assignment: among NUMA nodes that suit equally it takes the lowest. `allocator` does
-the same on such hosts, so that the charged usage matches.
+not read the assignment: among NUMA nodes that suit equally it takes the lowest, and GPUs on them
+before GPUs without a NUMA node. `allocator` does the same on such hosts, so that the charged usage
+matches.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.hosts.topology import TopologyManager
 from scheduler.model.numa_request import ContainerRequest, HostRequest, whole_cpus
@@ -49,6 +50,13 @@ class _HintProvider:
     left: Mapping[int, int]  # NUMA node -> what is left of it
 
 
+class Affinity(NamedTuple):
+    """The NUMA nodes from which the kubelet takes a pod's amounts, and those of its GPUs."""
+
+    zones: tuple[int, ...]
+    gpu_zones: tuple[int, ...]
+
+
 def of(host: HostUsage, host_request: HostRequest) -> TopologyManager | None:
     """The manager that could reject this pod on this host."""
     manager = host.topology.manager
@@ -61,22 +69,27 @@ def reason(manager: TopologyManager) -> str:
     return f"{REJECTED}: policy {manager.policy}, scope {manager.scope}"
 
 
-def admits(
+def affinity(
     manager: TopologyManager,
     host: HostUsage,
     host_request: HostRequest,
     group: Sequence[NumaOffer],
-) -> bool:
-    """Whether each part of the pod that is aligned finds its NUMA nodes within this group."""
+) -> Affinity | None:
+    """The NUMA nodes of this group that the kubelet takes for the pod. None: it rejects the pod."""
     left = {offer.zone: _amounts(offer) for offer in group}
+    taken: tuple[int, ...] = ()
+    with_gpus: tuple[int, ...] = ()
     for need in _needs(manager, host_request):
         resources = [*_resources(host, need, left)]
         zones = _narrowest(manager, resources, sorted(left))
         if zones is None:
-            return False
+            return None
         if not need.passing:
             _take(need, zones, left)
-    return True
+        taken += zones
+        if need.gpus and host.gpus_located:
+            with_gpus += zones
+    return Affinity(taken, with_gpus)
 
 
 def _needs(manager: TopologyManager, host_request: HostRequest) -> tuple[ContainerRequest, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policies import vocabulary
@@ -11,9 +11,10 @@ from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.node import Node
-from scheduler.model.numa_request import HostRequest
+from scheduler.model.numa_request import ALL_RESOURCES, HostRequest
 from scheduler.model.pod import Pod, PodKey, SchedulingSpec
 from scheduler.plugins.numa.allocator import choose
+from scheduler.plugins.numa.candidates import aligned_amounts, closed_numa_nodes, usable_gpus
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 from scheduler.plugins.numa.numa_table import ANY
 from tests.unit.scheduler.builders import a_node
@@ -128,10 +129,11 @@ ZONES = st.builds(
 )
 ASKS = st.builds(
     HostRequest,
-    cpu=st.sampled_from([500, 1000, 3000, 6000]),
+    cpu=st.sampled_from([500, 1000, 3000, 3500, 6000]),
     memory=st.integers(0, 9),
     gpus=st.sampled_from([0, 0, 1, 2]),
     policy=st.sampled_from(["single-numa", "restricted", "isolated", "none"]),
+    aligned=st.sampled_from([ALL_RESOURCES, ALL_RESOURCES, frozenset({"cpu"})]),
     avoid=st.sampled_from([(), (1,)]),
     by_default=st.booleans(),
     spread=st.sampled_from(vocabulary.GANG_NUMA_SPREADS),
@@ -146,12 +148,43 @@ def hosts(draw: st.DrawFn) -> Topology:
         replace(zone, id=i) for i, zone in enumerate(draw(st.lists(ZONES, min_size=1, max_size=4)))
     ]
     place = st.one_of(st.none(), st.integers(0, len(zones) - 1))
-    gpus = tuple(Gpu(i, draw(place)) for i in range(draw(st.integers(0, 4))))
+    island = st.sampled_from(["", "", "a", "b"])
+    gpus = tuple(Gpu(i, draw(place), island=draw(island)) for i in range(draw(st.integers(0, 6))))
     return Topology(tuple(zones), gpus, manager=TopologyManager(policy, "pod") if policy else None)
+
+
+def a_managed_host(policy: str, zones: tuple[Zone, ...], gpus: tuple[Gpu, ...] = ()) -> Topology:
+    return Topology(zones, gpus, manager=TopologyManager(policy, "pod"))
+
+
+# The kubelet takes the GPU beside a NUMA node before a GPU whose NUMA node is unknown.
+ONE_GPU_UNLOCATED = a_managed_host("restricted", (Zone(0, 2000, 4),), (Gpu(0, None), Gpu(1, 0)))
+# The kubelet takes both GPUs from one NUMA node, and not the two of the island.
+ISLAND_OVER_TWO = a_managed_host(
+    "restricted",
+    (Zone(0, 2000, 4), Zone(1, 2000, 4)),
+    tuple(Gpu(i, i // 3, island="a" if i in (2, 3) else "") for i in range(6)),
+)
+# The kubelet takes all memory from the second NUMA node, also where the CPU is on the first.
+CPU_AND_MEMORY_APART = a_managed_host("restricted", (Zone(0, 2000, 4), Zone(1, 0, 16)))
 
 
 @settings(max_examples=150, deadline=None)
 @given(hosts(), st.lists(ASKS, max_size=4), ASKS)
+@example(ONE_GPU_UNLOCATED, [], HostRequest(cpu=3000, gpus=1))
+@example(
+    replace(ONE_GPU_UNLOCATED, manager=TopologyManager("single-numa-node", "pod")),
+    [],
+    HostRequest(cpu=3000, gpus=1, spread="balanced"),
+)
+@example(ONE_GPU_UNLOCATED, [], HostRequest(cpu=1000, gpus=1, aligned=frozenset({"cpu"})))
+@example(ISLAND_OVER_TWO, [], HostRequest(cpu=6000, gpus=2))
+@example(CPU_AND_MEMORY_APART, [], HostRequest(cpu=500, memory=6, guaranteed=True))
+@example(  # GPUs without NUMA nodes need not be aligned under a policy that is a default
+    Topology((Zone(0, 8000, 16),), (Gpu(0, None),)),
+    [],
+    HostRequest(cpu=1000, gpus=1, policy="single-numa", by_default=True),
+)
 def test_a_bound_is_never_below_the_truth(
     host: Topology, others: list[HostRequest], host_request: HostRequest
 ) -> None:
@@ -162,10 +195,11 @@ def test_a_bound_is_never_below_the_truth(
         if isinstance(found, Assignment):
             snapshot.charge(a_placed_pod(f"o{index}", other), "a", found)
     by_amount = 40
-    if host_usage.gpus and host_request.gpus:  # the resource filter counts the host's GPUs
-        by_amount = (
-            max(0, len(host_usage.free_gpus) - host_usage.floating_gpus) // host_request.gpus
-        )
+    if host.gpus and host_request.gpus and not aligned_amounts(host_usage, host_request).gpus:
+        # GPUs that need not be aligned: the resource filter bounds their number, not the table.
+        closed = closed_numa_nodes(host_usage, host_request, None)
+        usable = usable_gpus(host_usage, host_request, closed, 0)
+        by_amount = max(0, len(usable) - host_usage.floating_gpus) // host_request.gpus
     bound = int(snapshot.numa.numa_table.most(host_request)[0])
     count = filled(host_usage, host_request)
     assert bound >= count

@@ -161,6 +161,68 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             rejected("restricted"),
             id="a floating pod may be anywhere",
         ),
+        pytest.param(
+            host("restricted", gpus=(Gpu(0, None), Gpu(1, 1))),
+            [],
+            HostRequest(cpu=9000, gpus=1),
+            Assignment(gpus=(1,)),
+            id="as the kubelet would, a GPU beside a NUMA node before one of unknown place",
+        ),
+        pytest.param(
+            host("restricted", gpus=(Gpu(0, None), Gpu(1, 1))),
+            [taken(1, gpus=(1,))],
+            HostRequest(cpu=9000, gpus=1),
+            rejected("restricted"),
+            id="a GPU of unknown place gives no hint where others do",
+        ),
+        pytest.param(
+            host("restricted", gpus=(Gpu(0, None), Gpu(1, 0))),
+            [],
+            HostRequest(cpu=500, gpus=1, aligned=frozenset({"cpu"})),
+            Assignment((NumaShare(0, 500),), (1,)),
+            id="the kubelet aligns GPUs that are not in the pod's NUMA list",
+        ),
+        pytest.param(
+            host("restricted", gpus=tuple(Gpu(i, i // 2, island=f"{i % 2}") for i in range(4))),
+            [],
+            HostRequest(cpu=6000, gpus=2),
+            Assignment((NumaShare(0, 4000), NumaShare(1, 2000)), (0, 1)),
+            id="as the kubelet would, GPUs of one NUMA node before GPUs of one island",
+        ),
+        pytest.param(
+            host("restricted"),
+            [taken(0, 0, 60), taken(1, 3000)],
+            HostRequest(cpu=4500, memory=50, guaranteed=True),
+            Assignment((NumaShare(0, 3500, 0), NumaShare(1, 1000, 50))),
+            id="as the kubelet would, all memory from one NUMA node",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, gpus=(0,))],
+            HostRequest(
+                cpu=6000,
+                gpus=1,
+                guaranteed=True,
+                containers=(ContainerRequest(cpu=3000), ContainerRequest(cpu=3000, gpus=1)),
+            ),
+            Assignment((NumaShare(0, 4000), NumaShare(1, 2000)), (2,)),
+            id="GPUs beside the container that requests them",
+        ),
+        pytest.param(
+            host("single-numa-node", "pod"),
+            [],
+            HostRequest(
+                cpu=500,
+                gpus=3,
+                containers=(
+                    ContainerRequest(gpus=1),
+                    ContainerRequest(gpus=2, passing=True),
+                    ContainerRequest(gpus=1),
+                ),
+            ),
+            Assignment((NumaShare(0, 500), NumaShare(1, 0)), (0, 1, 2)),
+            id="more GPUs than the kubelet aligns at once",
+        ),
     ],
 )
 def test_admission(

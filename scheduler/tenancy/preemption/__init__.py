@@ -1,7 +1,6 @@
 """
 Preemption: candidates, minimal victim sets, eviction.
 
-    attempt          one preemption in progress
     candidates       which pods a preemptor may evict, as victim groups
     context          what preemption needs of the scheduler around it
     controller       preemption state machine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from scheduler.cache.cache import Cache
 from scheduler.model.over_quota import OverQuota
 from scheduler.model.unit import Unit
-from scheduler.tenancy.preemption.attempt import Attempt
+from scheduler.tenancy.preemption.controller import Attempt
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Pairs
 

@@ -263,7 +263,6 @@ class Scheduler:
         self.cache.recount()
         self.cycle.cluster_event()
         self._note(tuple(self.cache.snapshot.table.rows))
-        self._wake.set()
 
     def _deleted(self, pod: Pod) -> None:
         self.cycle.pod_gone(pod)

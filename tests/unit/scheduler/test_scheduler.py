@@ -285,3 +285,40 @@ def test_a_condition_that_stands_already_is_not_written() -> None:
         return await bench.write_conditions()
 
     assert asyncio.run(story()) == []
+
+
+def a_node_comes(bench: Bench) -> None:
+    bench.node("b")
+
+
+def a_pod_is_deleted(bench: Bench) -> None:
+    bench.delete("bound")
+
+
+def a_smaller_pod_comes(bench: Bench) -> None:
+    bench.delete("pending")
+    bench.pod("pending", cpu="0")
+
+
+@pytest.mark.parametrize("event", [a_node_comes, a_pod_is_deleted, a_smaller_pod_comes])
+def test_an_event_wakes_an_idle_scheduler(event: Callable[[Bench], None]) -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.node("a", cpu="1")
+        bench.pod("bound", cpu="1")
+        running = asyncio.create_task(bench.scheduler.run())
+        await until(lambda: bench.api.nodes()["bound"] == "a")
+        bench.pod("pending", cpu="1")
+        await until(lambda: bench.events("FailedScheduling") != [])
+        bench.now += 2.0  # beyond its backoff
+        event(bench)
+        await until(lambda: bool(bench.api.nodes().get("pending")))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    async def until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(story())

@@ -143,3 +143,27 @@ def test_compile_errors_are_kept_as_values() -> None:
     for _ in range(2):
         with pytest.raises(CompileError):
             compiler.program("1 +", Environment(), "bool")
+
+
+@pytest.mark.parametrize(
+    ("actions", "strictest"),
+    [
+        pytest.param([], ("Deny",), id="no rule"),
+        pytest.param([["Audit"]], ("Audit",), id="audited"),
+        pytest.param([["Audit"], ["Warn"]], ("Warn",), id="warned"),
+        pytest.param([["Audit", "Warn"], ["Deny"]], ("Deny",), id="denied"),
+    ],
+)
+def test_a_policy_that_fails_as_a_whole_acts_as_its_strictest_rule(
+    actions: list[list[str]], strictest: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = "".join(
+        f"  - {{name: r{number}, expression: 'true', action: [{', '.join(row)}]}}\n"
+        for number, row in enumerate(actions)
+    )
+    file = tmp_path / "a.yaml"
+    file.write_text(HEAD + (f"  validations:\n{rows}" if rows else ""))
+    result = loader.load_files(file, compiler=a_compiler())
+    assert result.problems == ()
+    [policy] = result.policies.policies
+    assert policy.strictest == strictest

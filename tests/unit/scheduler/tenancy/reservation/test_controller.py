@@ -150,6 +150,15 @@ async def members_are_created_long_after_a_takeover(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 0, [], id="taken over, and the reservation ends at its time")
+async def a_restored_reservation_ends_at_its_time(scene: Scene) -> None:
+    await leader_waits(scene)
+    scene.take_over()
+    await follow(scene.bench)
+    await scene.bench.settle(650.0)
+    await follow(scene.bench)
+
+
 @story("a-driver", 2, TWO, id="a status update fails and is retried")
 async def a_status_fails(scene: Scene) -> None:
     scene.store.status_faults.append(errors.Retry("no answer"))

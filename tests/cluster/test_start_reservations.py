@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -113,6 +114,8 @@ def test_the_head_of_the_queue_gets_an_estimate_and_only_short_work_is_backfille
         f" when {space}/hour, {space}/half have ended"
     )
     assert event_note(node_pool, "StartEstimated", "g") == first
+    # A restarted scheduler knows the order of arrival from creation times, which count seconds.
+    time.sleep(1.1)
     node_pool.create(tenant_env.pod(space, "long", annotations=lasting("2h")))
     assert "1 node(s) were held for a pod group that has waited longer" in event_note(
         node_pool, "FailedScheduling", "long"

@@ -130,7 +130,7 @@ def _admin(plane: Plane) -> Api:
 def warm_up(binaries: Binaries) -> None:
     """Bytecode is written and the binary is in the page cache before anything is measured."""
     subprocess.run([binaries.path(KUBE_SCHEDULER), "--version"], check=True, capture_output=True)
-    code = "import kubenexus.cli, kubenexus.logs, scheduler.app"
+    code = "import kubenexus.cli, kubenexus.json_logs, scheduler.app"
     subprocess.run(
         [sys.executable, "-P", "-c", code], check=True, env=self_exec.environment(os.environ)
     )

@@ -97,7 +97,7 @@ def install(chart_env: ChartEnv, *values: str) -> None:
     said = [hook(chart_env, "certificates", *values).stderr for _ in range(2)]
     assert ("wrote certificate" in said[0], "up to date" in said[1]) == (True, True), said
     chart_env.release("install", *values)
-    assert registered(chart_env) == []  # nobody answers yet
+    assert registered(chart_env) == []  # the webhook does not answer yet
     code, told = probe(chart_env, *values, seconds=2)
     assert (code, "was not mutated" in told) == (1, True), told
 

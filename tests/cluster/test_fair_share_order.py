@@ -1,7 +1,7 @@
 """
 Whose turn it is between tenants, on a real API server, and that no crash changes it.
 
-Where an order is looked at, everybody waits before the scheduler starts, so that it chooses among
+Where an order is tested, all units wait before the scheduler starts, so that it chooses among
 all of them. A witness that shares no code with the scheduler watches where a limit must hold.
 """
 

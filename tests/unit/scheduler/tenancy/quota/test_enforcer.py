@@ -157,3 +157,19 @@ def test_the_condition_asks_for_no_other_node() -> None:
 def test_gangs_avoid_gpu_kinds_without_remaining_quota() -> None:
     nodes = play(a_quota_of_a_gpu_kind).api.nodes()
     assert set(nodes.values()) == {"slow"}
+
+
+async def a_plan_that_exceeds_a_quota_of_a_gpu_kind(bench: Bench) -> None:
+    """One H100 is within the quota, and the first plan takes four: only the plan shows it."""
+    bench.scheduler.adopt(tables(a={"max": {"gpu-model/H100": 1}}))
+    bench.node("fast", gpus=4, labels={"gpu.kubenexus.io/model": "H100"})
+    bench.node("slow", gpus=2, labels={"gpu.kubenexus.io/model": "L4"})
+    bench.node("slow2", gpus=2, labels={"gpu.kubenexus.io/model": "L4"})
+    for i in range(4):
+        tenant_pod(bench, "a", f"g{i}", gang=("g", 4))
+    await bench.settle()
+
+
+def test_a_plan_that_exceeds_a_quota_of_a_gpu_kind_is_made_again_without_that_kind() -> None:
+    nodes = play(a_plan_that_exceeds_a_quota_of_a_gpu_kind).api.nodes()
+    assert sorted(nodes.values()) == ["slow", "slow", "slow2", "slow2"]

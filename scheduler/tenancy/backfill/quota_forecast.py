@@ -9,7 +9,7 @@ start reservation leave it its quota, on any node. The forecast costs one additi
 while the quota suffices for all; only otherwise it counts the pods that end by then.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.cache.cache import Cache
@@ -44,20 +44,29 @@ class QuotaForecast:
 
     def allows(self, unit: Unit, start: float) -> bool:
         """Whether the unit is within its quota then, beside all other start reservations."""
-        return self._excess(unit, start, self._reserved(unit.key)) is None
+        return not self._excesses(unit, start, self._reserved(unit.key))
 
     def conflict(self, unit: Unit, reservations: Iterable[StartReservation]) -> str:
-        """Why the unit may not take quota ahead of one of these; empty: it may."""
-        if not self._accounts.ledger.tree.limited:
+        """
+        Why the unit may not take quota ahead of one of these; empty: it may.
+
+        Only limits that apply to the unit count: a start that exceeds the quota of its own tenant
+        keeps no other tenant waiting.
+        """
+        tree = self._accounts.ledger.tree
+        if not tree.limited:
             return ""
         charge = self._charge(unit)
+        members = {member.name for member in tree.path(unit.tenant)}
         for reservation in reservations:
             other = self._find_unit(reservation.key)
+            if other is None:
+                continue
             ahead = (charge, *self._reserved(reservation.key, unit.key))
-            excess = None if other is None else self._excess(other, reservation.start, ahead)
-            if excess is not None and charge[1].get(excess.resource):
-                requested = charge[1][excess.resource]
-                return self._text(unit.tenant, requested, excess, reservation)
+            for excess in self._excesses(other, reservation.start, ahead):
+                requested = charge[1].get(excess.resource, 0)
+                if requested and excess.member in members:
+                    return _text(unit.tenant, requested, excess, reservation)
         return ""
 
     def _charge(self, unit: Unit) -> Charge:
@@ -70,20 +79,20 @@ class QuotaForecast:
             if unit is not None:
                 yield self._charge(unit)
 
-    def _excess(self, unit: Unit, at: float, ahead: Iterable[Charge]) -> Excess | None:
-        """The quota that the unit would exceed at that time, with these charges ahead of it."""
+    def _excesses(self, unit: Unit, at: float, ahead: Iterable[Charge]) -> Sequence[Excess]:
+        """The quotas that the unit would exceed at that time, with these charges ahead of it."""
         ledger = self._accounts.ledger
         if not ledger.tree.limited:
-            return None
+            return ()
         tenant, needed = self._charge(unit)
         with ledger.trial():
             for other, amounts in ahead:
                 ledger.charge(other, amounts.items())
             if ledger.excess(tenant, needed) is None:
-                return None
+                return ()
             for other, amounts in self._ended(at):
                 ledger.uncharge(other, amounts.items())
-            return ledger.excess(tenant, needed)
+            return list(ledger.excesses(tenant, needed))
 
     def _ended(self, at: float) -> Iterator[Charge]:
         now = self._epoch()
@@ -93,11 +102,8 @@ class QuotaForecast:
             if end is not None and end <= at:
                 yield pod.attributes.tenant, dict(self._accounts.charged(pod.uid))
 
-    def _text(
-        self, tenant: str, requested: int, excess: Excess, reservation: StartReservation
-    ) -> str:
-        """The excess is that of the unit whose start is reserved, while this request is charged."""
-        path = self._accounts.ledger.tree.path(tenant)
-        charged = requested if any(member.name == excess.member for member in path) else 0
-        own = replace(excess, requested=requested, used=excess.used - charged)
-        return OverQuota(tenant, own, reserved=(str(reservation.key), excess.requested)).text
+
+def _text(tenant: str, requested: int, excess: Excess, reservation: StartReservation) -> str:
+    """The excess is that of the unit whose start is reserved, while this request is charged."""
+    own = replace(excess, requested=requested, used=excess.used - requested)
+    return OverQuota(tenant, own, reserved=(str(reservation.key), excess.requested)).text

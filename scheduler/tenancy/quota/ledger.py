@@ -77,14 +77,17 @@ class Ledger:
 
     def excess(self, tenant: str, requested: Amounts) -> Excess | None:
         """None: the request stays within every limit from the tenant up to the top."""
+        return next(self.excesses(tenant, requested), None)
+
+    def excesses(self, tenant: str, requested: Amounts) -> Iterator[Excess]:
+        """Every limit that the request exceeds, from the tenant up to the top."""
         for member in self.tree.path(tenant):
             used = self.used(member.name)
             for name, limit in member.max:
                 amount = requested.get(name, 0)
                 if amount > 0 and used.get(name, 0) + amount > limit:
                     is_group = member.name != tenant
-                    return Excess(member.name, name, amount, used.get(name, 0), limit, is_group)
-        return None
+                    yield Excess(member.name, name, amount, used.get(name, 0), limit, is_group)
 
     def remaining(self, tenant: str, resource: str) -> int | None:
         """How much more the tenant may use; None: no limit."""

@@ -62,3 +62,47 @@ def test_quota_of_a_start_reservation(
     estimated = [name for name, _ in bench.events(events.START_ESTIMATED)]
     found = (estimated, bool(bench.api.nodes()["more"]), said)
     assert found == (["p"], not waits, [("more", WAITS)] if waits else [])
+
+
+GROUP_WAITS = (
+    f"tenant v requests {GPU} 1: quota of group g exceeded (used 0, reserved for ns/p 2, max 2)"
+)
+
+
+async def after_new_quota(own: int, tenant: str) -> Bench:
+    """Tenants t and v share the quota of group g; the quota of t becomes `own` after p has a start."""
+    bench = Bench()
+    tree = {
+        "tenants": [
+            {"name": "g", "quota": {"max": {GPU: 2}}},
+            {"name": "t", "parent": "g"},
+            {"name": "v", "parent": "g"},
+        ]
+    }
+    bench.scheduler.adopt(tables(tree))
+    bench.node("n1", gpus=2)
+    bench.node("n2", gpus=1)
+    running_pod(bench, "r", "n1", "300s", **of("u"))
+    pending_pod(bench, "p", "1h", gpus=2, **of("t"))
+    await bench.settle()
+    await bench.settle(1.5)
+    bench.scheduler.adopt(tables(tree, t={"max": {GPU: own}}))
+    pending_pod(bench, "more", "400s", preemptionPolicy="Never", **of(tenant))
+    await bench.settle()
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("own", "tenant", "text"),
+    [
+        pytest.param(2, "v", GROUP_WAITS, id="a tenant of the same group waits for its quota"),
+        pytest.param(1, "v", GROUP_WAITS, id="also where the reserved start exceeds its own quota"),
+        pytest.param(1, "u", "", id="a start over the quota of its tenant keeps no other waiting"),
+        pytest.param(2, "u", "", id="a tenant outside the group starts"),
+    ],
+)
+def test_only_limits_that_apply_to_a_pod_keep_it_waiting(own: int, tenant: str, text: str) -> None:
+    bench = asyncio.run(after_new_quota(own, tenant))
+    over_quota = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
+    found = (bench.api.nodes()["more"], over_quota)
+    assert found == ("" if text else "n2", [("more", text)] if text else [])

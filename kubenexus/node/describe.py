@@ -152,7 +152,7 @@ def _gpu(gpu: Gpu, layout: HostUsage | None, origins: Origins, pods: Sequence[Po
         "pci": gpu.pci,
         "device": gpu.device,
         "free": layout is None or gpu.index in layout.free_gpus,
-        "held_by": holders,
+        "pods": holders,
         "sources": _sources(provenance.gpu(gpu.index), _GPU_FACTS, origins),
     }
 
@@ -236,7 +236,7 @@ def _contradiction(contradiction: Contradiction) -> JsonDict:
     return {
         "subject": contradiction.subject,
         "fact": NAMES.get(contradiction.fact, contradiction.fact),
-        "said": [
+        "values": [
             {"source": source, "value": shown(contradiction.fact, value)}
             for source, value in contradiction.values
         ],
@@ -276,7 +276,7 @@ def _row(subject: str, fact: str, values: Sequence[tuple[str, object]]) -> JsonD
     return {
         "subject": subject,
         "fact": fact,
-        "said": [{"source": source, "value": str(value)} for source, value in values],
+        "values": [{"source": source, "value": str(value)} for source, value in values],
     }
 
 

@@ -109,7 +109,7 @@ def _gpus(gpus: Sequence[Json], marks: _Marks) -> Iterator[str]:
             if gpu[name]
         ]
         where = marks.of(gpu["sources"].get("zone")) if gpu["numa"] is not None else ""
-        users = f"used by {', '.join(gpu['held_by'])}" if gpu["held_by"] else ""
+        users = f"used by {', '.join(gpu['pods'])}" if gpu["pods"] else ""
         state = users or ("free" if gpu["free"] else "in use")
         yield f"  GPU {gpu['index']} {where}: ".replace(" :", ":") + ", ".join([*facts, state])
 
@@ -133,7 +133,7 @@ def _in_use(answer: Json) -> Iterator[str]:
 
 
 def _contradiction(row: Json) -> str:
-    values = "; ".join(f"{claim['source']}: {claim['value']}" for claim in row["said"])
+    values = "; ".join(f"{claim['source']}: {claim['value']}" for claim in row["values"])
     return f"{row['subject']}, {row['fact']}: {values}"
 
 

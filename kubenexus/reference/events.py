@@ -158,11 +158,12 @@ CONDITIONS: Final[tuple[Row, ...]] = (
     ),
 )
 POLICIES: Final = (
-    ("Compiled", "True `Sound`, False `Faulty`", "whether the policy has faults of its own"),
+    ("Compiled", "True `Valid`, False `Invalid`", "whether the policy has faults of its own"),
     (
         "Ready",
-        "True `InForce`, False `Faulty` or `SetRefused`",
-        "whether it is in force; `SetRefused` names the faulty policies that keep the set out",
+        "True `InForce`, False `Invalid` or `PolicySetRejected`",
+        "whether it is in force; `PolicySetRejected` names the faulty policies that keep the set"
+        " out",
     ),
 )
 

@@ -64,20 +64,20 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
 
 def _compiled(own_faults: Sequence[Fault]) -> tuple[str, bool, str, str]:
     if own_faults:
-        return "Compiled", False, "Faulty", _lines(own_faults)
-    return "Compiled", True, "Sound", "every expression compiles"
+        return "Compiled", False, "Invalid", _lines(own_faults)
+    return "Compiled", True, "Valid", "every expression compiles"
 
 
 def _ready(own_faults: Sequence[Fault], loaded: Loaded) -> tuple[str, bool, str, str]:
     if loaded.in_force:
         return "Ready", True, "InForce", "in force"
     if own_faults:
-        return "Ready", False, "Faulty", "not in force: it has faults of its own"
+        return "Ready", False, "Invalid", "not in force: it has faults of its own"
     others = sorted({fault.source for fault in loaded.faults})
     return (
         "Ready",
         False,
-        "SetRefused",
+        "PolicySetRejected",
         f"the last good set stays in force until these are corrected: {', '.join(others)}"[
             :_LONGEST_MESSAGE
         ],

@@ -64,7 +64,7 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
     policy: Callable[[Json], None], kubectl: Kubectl, namespace: str
 ) -> None:
     policy(a_policy(namespace, GOOD))
-    in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
+    in_force = {"Compiled": ("True", "Valid"), "Ready": ("True", "InForce")}
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
 
     def refusal() -> str | None:
@@ -112,10 +112,10 @@ def test_policies_that_lose_what_they_depend_on_are_reported(
         return kubectl("apply", "-f", "-", input=json.dumps(wanted)).returncode == 0
 
     eventually(accepted, "the tenant of a tier that is in force")
-    in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
+    in_force = {"Compiled": ("True", "Valid"), "Ready": ("True", "InForce")}
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
     assert kubectl("delete", "platformpolicy", f"tiers-{namespace}").returncode == 0
-    faulty = {"Compiled": ("False", "Faulty"), "Ready": ("False", "Faulty")}
+    faulty = {"Compiled": ("False", "Invalid"), "Ready": ("False", "Faulty")}
     eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy told about")
     refused = tried(kubectl, namespace)
     assert f"policy-{namespace}/has-owner" in refused.stderr, "the last good set must stay"

@@ -272,7 +272,7 @@ def test_texts(found: NodeObjects, want: str) -> None:
 
 def test_the_answer_is_json() -> None:
     answer = orjson.loads(orjson.dumps(describe(WHOLE)))
-    assert (answer["numa"][0]["sources"], answer["gpus"][1]["held_by"], answer["manager"]) == (
+    assert (answer["numa"][0]["sources"], answer["gpus"][1]["pods"], answer["manager"]) == (
         {
             "cpu": "NodeResourceTopology",
             "memory": "NodeResourceTopology",
@@ -281,4 +281,20 @@ def test_the_answer_is_json() -> None:
         },
         [],
         {"policy": "single-numa-node", "scope": "pod", "source": "NodeResourceTopology"},
+    )
+
+
+def test_keys_of_gpus_and_contradictions() -> None:
+    got = describe(WHOLE)
+    zone = next(row for row in got["contradictions"] if row["fact"] == "zone")
+    assert ([gpu["pods"] for gpu in got["gpus"]], zone) == (
+        [["ns/train"], []],
+        {
+            "subject": "fabric",
+            "fact": "zone",
+            "values": [
+                {"source": f"label {vocabulary.ZONE_LABEL}", "value": "a"},
+                {"source": f"label {vocabulary.AZ_LABEL}", "value": "b"},
+            ],
+        },
     )

@@ -36,7 +36,7 @@ def good(since: str = "2026-01-02T00:00:00Z") -> Json:
     return {
         "observedGeneration": 3,
         "conditions": [
-            row("Compiled", True, "Sound", "every expression compiles", since),
+            row("Compiled", True, "Valid", "every expression compiles", since),
             row("Ready", True, "InForce", "in force", since),
         ],
     }
@@ -55,8 +55,8 @@ def good(since: str = "2026-01-02T00:00:00Z") -> Json:
             {
                 "observedGeneration": 3,
                 "conditions": [
-                    row("Compiled", False, "Faulty", "TenantPolicy/a: spec: wrong"),
-                    row("Ready", False, "Faulty", "not in force: it has faults of its own"),
+                    row("Compiled", False, "Invalid", "TenantPolicy/a: spec: wrong"),
+                    row("Ready", False, "Invalid", "not in force: it has faults of its own"),
                 ],
             },
             id="faults of its own",
@@ -67,11 +67,11 @@ def good(since: str = "2026-01-02T00:00:00Z") -> Json:
             {
                 "observedGeneration": 3,
                 "conditions": [
-                    row("Compiled", True, "Sound", "every expression compiles", EARLIER),
+                    row("Compiled", True, "Valid", "every expression compiles", EARLIER),
                     row(
                         "Ready",
                         False,
-                        "SetRefused",
+                        "PolicySetRejected",
                         "the last good set stays in force until these are corrected: TenantPolicy/b",
                     ),
                 ],

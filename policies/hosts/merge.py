@@ -24,6 +24,11 @@ from policies.hosts.topology import Gpu, Topology, Zone
 
 MOST_ZONES: Final = 64
 MOST_GPUS: Final = 64
+MOST_NUMBER: Final = 2**16
+"""Above every number of a NUMA node or a GPU, and above every distance: others do not exist."""
+MOST_BANDWIDTH: Final = 2**31
+MOST_AMOUNT: Final = 2**55 - 1
+"""Of CPU, memory, huge pages and VRAM; a larger amount counts as this one."""
 
 # Names of facts. Zones:
 CPU, ALL_CPU, MEMORY, ALL_MEMORY = "cpu", "cpus", "memory", "memories"
@@ -98,9 +103,10 @@ def zone_ids(sources: Iterable[HostFacts]) -> tuple[int, ...]:
     """Those of the best source that lists all; without one, those with known amounts."""
     ids: set[int] = set()
     for source in sources:
-        if source.lists_zones and source.zones:
-            return tuple(sorted(source.zones))[:MOST_ZONES]
-        ids |= source.zones.keys()
+        numbers = {id_ for id_ in source.zones if id_ < MOST_NUMBER}
+        if source.lists_zones and numbers:
+            return tuple(sorted(numbers))[:MOST_ZONES]
+        ids |= numbers
     return tuple(sorted(ids))[:MOST_ZONES]
 
 
@@ -118,12 +124,16 @@ def _zone(id_: int, facts: Facts) -> Zone:
         memory = max(0, facts.get(ALL_MEMORY, 0) - sum(size for _, size in pages))
     return Zone(
         id_,
-        facts.get(CPU, facts.get(ALL_CPU, 0)),
-        memory,
-        pages,
-        facts.get(BANDWIDTH, 0),
-        facts.get(DISTANCES, ()),
+        _capped(facts.get(CPU, facts.get(ALL_CPU, 0))),
+        _capped(memory),
+        tuple((name, _capped(size)) for name, size in pages),
+        min(facts.get(BANDWIDTH, 0), MOST_BANDWIDTH),
+        tuple((other, min(far, MOST_NUMBER)) for other, far in facts.get(DISTANCES, ())),
     )
+
+
+def _capped(amount: int) -> int:
+    return min(max(amount, 0), MOST_AMOUNT)
 
 
 # --- GPUs ---
@@ -161,7 +171,7 @@ def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
                 if len(indices) >= offered:
                     break
                 indices.add(index)
-    return sorted(indices)[:MOST_GPUS]
+    return sorted(index for index in indices if index < MOST_NUMBER)[:MOST_GPUS]
 
 
 def _counted(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
@@ -183,7 +193,7 @@ def _gpu(index: int, facts: Facts, known: frozenset[int]) -> Gpu:
         index,
         zone if zone in known or not known else None,
         get(MODEL, ""),
-        get(VRAM, 0),
+        _capped(get(VRAM, 0)),
         get(SWITCH) or get(ROOT, ""),
         get(ISLAND, ""),
         get(DEVICE, ""),

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.columns.images import ImageIndex
+from scheduler.columns.saturation import SaturatingSums
 from scheduler.model.node import Node
 from scheduler.model.taints import Taint
 
@@ -32,6 +33,7 @@ Codes = NDArray[np.int32]
 
 _CHANGES_KEPT: Final = 4096  # changes of amounts; beyond it the older half is dropped
 ABSENT: Final = 0  # the code of "this node does not have the label"
+_DEFAULT_REQUESTS: Final = ("default request of cpu", "default request of memory")
 T = TypeVar("T", bound=np.generic)
 K = TypeVar("K", bound=Hashable)
 TaintSet = tuple[tuple[Taint, ...], bool]
@@ -70,6 +72,7 @@ class NodeTable:
         self._changes_dropped = 0
         self._allocatable: dict[str, Ints] = {}
         self._free: dict[str, Ints] = {}
+        self._sums = SaturatingSums()  # of `_free` and `default_requests`
         self._labels: dict[str, Codes] = {}
         self._label_codes: dict[str, dict[str, int]] = {}  # label key -> value -> code
         self._rank: Codes = np.zeros(0, dtype=np.int32)
@@ -92,7 +95,7 @@ class NodeTable:
             self._ensure(name)
         for name, column in self._allocatable.items():
             count = amounts.get(name, 0)
-            self._free[name][row] += count - column[row]
+            self._sums.add(self._free[name], name, row, count - column.item(row))
             column[row] = count
         self._touch(row)
         self.gpu_host[row] = node.gpus > 0
@@ -118,6 +121,7 @@ class NodeTable:
         self.alive[row] = False
         for column in (*self._allocatable.values(), *self._free.values(), *self.default_requests):
             column[row] = 0
+        self._sums.drop(row)
         self._touch(row)
         self._free_rows.append(row)
         self.statics += 1
@@ -129,13 +133,15 @@ class NodeTable:
             if free is None:
                 self._ensure(name)
                 free = self._free[name]
-            free[row] -= sign * count
+            self._sums.add(free, name, row, -sign * count)
         self._touch(row)
 
     def use_defaults(self, row: int, default_requests: DefaultRequests, sign: int) -> None:
         """Count default requests for the scores; the free amounts do not change."""
-        for column, count in zip(self.default_requests, default_requests, strict=True):
-            column[row] += sign * count
+        for name, column, count in zip(
+            _DEFAULT_REQUESTS, self.default_requests, default_requests, strict=True
+        ):
+            self._sums.add(column, name, row, sign * count)
         self._touch(row)
 
     def mark(self) -> int:
@@ -164,8 +170,8 @@ class NodeTable:
         return self._allocatable.keys()
 
     def total(self, resource: str) -> int:
-        """Over all nodes."""
-        return int(self.allocatable(resource).sum())
+        """Over all nodes; exact up to 2^53, and never beyond its range as a sum of int64."""
+        return int(self.allocatable(resource).sum(dtype=np.float64))
 
     def codes(self, key: str) -> Codes:
         """The code of the label's value on every row, `ABSENT` where the node lacks the label."""
@@ -193,12 +199,12 @@ class NodeTable:
     def used_at(self, row: int) -> tuple[tuple[str, int], ...]:
         """What is used of each resource, sorted, without zeros: for comparing states."""
         used = [
-            (name, int(column[row]) - self.free_at(row, name))
+            (name, column.item(row) - self._sums.exact(self._free[name], name, row))
             for name, column in self._allocatable.items()
         ]
         used += [
-            (f"default request {i}", int(column[row]))
-            for i, column in enumerate(self.default_requests)
+            (name, self._sums.exact(column, name, row))
+            for name, column in zip(_DEFAULT_REQUESTS, self.default_requests, strict=True)
         ]
         return tuple(sorted((name, count) for name, count in used if count))
 

@@ -18,6 +18,7 @@ from policies.json_fields import Json
 from scheduler.feed import Feed
 from scheduler.hostinfo import node_resource_topology, resource_slices
 from scheduler.model.node import Node
+from scheduler.model.resources import capped
 from scheduler.plugins.dra.device_types import PoolId, ResourceSlice
 from scheduler.plugins.dra.store import DeviceStore
 
@@ -131,7 +132,7 @@ def fill(node: Node, vram_of: VramOf) -> Node:
 
 
 def _filled(gpu: Gpu, vram_of: VramOf) -> Gpu:
-    return gpu if gpu.vram or not gpu.model else replace(gpu, vram=vram_of(gpu.model))
+    return gpu if gpu.vram or not gpu.model else replace(gpu, vram=capped(vram_of(gpu.model)))
 
 
 def _vram(node: Node, topology: Topology | None) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 from policies import quantity, vocabulary
 from policies.json_fields import Json, mapping
 from scheduler.model.fields import instant, whole
+from scheduler.model.resources import capped
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """The lowest priority of system-critical pods."""
@@ -65,13 +66,14 @@ def read(
 
 
 def _amounts(text: str | None) -> tuple[tuple[str, int], ...]:
-    """Admission denies an invalid text, so one found here counts as absent."""
+    """Sorted, without zeros. Admission denies an invalid text, so it counts as absent here."""
     if text is None:
         return ()
     try:
-        return tuple(sorted(quantity.amounts(text).items()))
+        amounts = quantity.amounts(text)
     except quantity.QuantityError:
         return ()
+    return tuple(sorted((name, capped(count)) for name, count in amounts.items() if count))
 
 
 def _shortest(declared: float | None, deadline: object) -> float | None:

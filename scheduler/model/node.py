@@ -11,7 +11,7 @@ from policies.json_fields import Json, mapping
 from policies.pods import requests
 from scheduler.errors import ModelError
 from scheduler.model.fields import rows, whole, words
-from scheduler.model.resources import LARGEST
+from scheduler.model.resources import LARGEST, capped
 from scheduler.model.taints import Taint, read_taints
 
 Image = tuple[str, int]
@@ -60,7 +60,7 @@ class Node:
             unschedulable=spec.get("unschedulable") is True,
             topology=topology,
             gpus=gpus,
-            vram=node_object.vram(labels, topology),
+            vram=capped(node_object.vram(labels, topology)),
         )
 
 
@@ -72,7 +72,7 @@ def _allocatable(status: Json) -> dict[str, int]:
             count = quantity.amount(str(name), value)
         except quantity.QuantityError as exc:
             raise quantity.QuantityError(f"status.allocatable.{name}: {exc}") from exc
-        amounts[str(name)] = max(0, min(count, LARGEST - 1))
+        amounts[str(name)] = min(capped(count), LARGEST - 1)
     return amounts
 
 

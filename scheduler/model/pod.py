@@ -38,7 +38,7 @@ from scheduler.model.numa_request import NO_HOST_REQUEST, HostRequest
 from scheduler.model.pod_affinity import NO_INTER_POD, InterPodConstraints
 from scheduler.model.pod_volumes import NO_VOLUMES, PodVolumes
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS, PodResourceClaims
-from scheduler.model.resources import DEFAULT_REQUESTS, LARGEST, PODS
+from scheduler.model.resources import DEFAULT_REQUESTS, PODS, capped
 from scheduler.model.taints import Toleration, read_tolerations
 
 ALL_ADDRESSES: Final = "0.0.0.0"
@@ -206,7 +206,7 @@ def _scheduling_spec(
     problems: tuple[str, ...],
 ) -> SchedulingSpec:
     pod_spec = mapping(obj.get("spec"))
-    amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
+    amounts = {name: capped(n) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
     annotations = words(mapping(obj.get("metadata")).get("annotations"))
     unsupported = (*problems, *map(unsupported_text, unsupported_claims(pod_spec)))
@@ -224,7 +224,7 @@ def _scheduling_spec(
             by_default=_numa_by_default(annotations),
             member=pod_intent.gang is not None,
         ),
-        vram=-(-pod_intent.vram // gpus) if pod_intent.vram and gpus else 0,
+        vram=capped(-(-pod_intent.vram // gpus)) if pod_intent.vram and gpus else 0,
         node_constraints=node_affinity.read(pod_spec),
         ports=_host_ports(pod_spec),
         inter_pod=_inter_pod(key, labels, pod_spec, pod_intent),
@@ -256,8 +256,10 @@ def _default_requests(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
     if all(DEFAULT_REQUESTS.keys() <= names for names in requested):
         return 0, 0
     whole_pod = requests.effective(obj, defaults=DEFAULT_REQUESTS)
-    cpu, memory = (whole_pod.get(name, 0) - amounts.get(name, 0) for name in DEFAULT_REQUESTS)
-    return max(0, cpu), max(0, memory)
+    cpu, memory = (
+        capped(capped(whole_pod.get(name, 0)) - amounts.get(name, 0)) for name in DEFAULT_REQUESTS
+    )
+    return cpu, memory
 
 
 def _numa_by_default(annotations: Mapping[str, str]) -> bool:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from policies.hosts.merge import HostFacts, facts_of, merge
+from policies.hosts.merge import (
+    MOST_AMOUNT,
+    MOST_BANDWIDTH,
+    MOST_NUMBER,
+    HostFacts,
+    facts_of,
+    merge,
+)
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 
 
@@ -104,6 +111,40 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
             3,
             Topology((), manager=TopologyManager("restricted", "pod")),
             id="a count that misses GPUs is none",
+        ),
+        pytest.param(
+            [
+                HostFacts(
+                    "sizes",
+                    {
+                        1: {
+                            "cpu": 2**63,
+                            "memory": 2**63,
+                            "hugepages": (("hugepages-2Mi", 2**63),),
+                            "bandwidth": 2**63,
+                            "distances": ((1, 2**63),),
+                        },
+                        2**40: {"cpu": 1},
+                    },
+                    lists_zones=True,
+                    gpus={0: {"zone": 1, "vram": 2**83}, 2**40: {"zone": 2**40}},
+                )
+            ],
+            2,
+            Topology(
+                (
+                    Zone(
+                        1,
+                        MOST_AMOUNT,
+                        MOST_AMOUNT,
+                        (("hugepages-2Mi", MOST_AMOUNT),),
+                        MOST_BANDWIDTH,
+                        ((1, MOST_NUMBER),),
+                    ),
+                ),
+                (Gpu(0, 1, vram=MOST_AMOUNT),),
+            ),
+            id="no amount beyond its cap, no number beyond any host's",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node import Node
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, PodKey, ScheduledCondition, SchedulingSpec
+from scheduler.model.resources import LARGEST
 from scheduler.model.taints import Taint
 from scheduler.model.unit import UnitKey, order, units
 from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
@@ -229,3 +230,25 @@ def test_a_pod_and_a_gang_of_one_name_are_two_units() -> None:
 def test_of_different_sizes_the_largest_counts() -> None:
     (unit,) = units([a_pod("a", gang=("g", 2)), a_pod("b", gang=("g", 3))])
     assert (unit.size, unit.need, unit.forming) == (3, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("requests", "want"),
+    [
+        pytest.param({"cpu": "9E"}, (0, 200 * 2**20), id="all of cpu, no memory"),
+        pytest.param({"memory": "9E"}, (100, 0), id="all of memory, no cpu"),
+        pytest.param({"cpu": "1", "memory": "1"}, (0, 0), id="both"),
+    ],
+)
+def test_default_requests_come_on_top_of_the_capped_amount(
+    requests: dict[str, str], want: tuple[int, int]
+) -> None:
+    obj = pod_json()
+    obj["spec"]["containers"][0]["resources"]["requests"] = requests
+    assert Pod.read(obj).spec.default_requests == want
+
+
+def test_what_a_leader_states_for_its_members_is_capped_and_never_zero() -> None:
+    text = "cpu=9E,memory=1Gi,example.com/none=0"
+    pod = a_pod(annotations={vocabulary.GANG_MEMBERS_ANNOTATION: text})
+    assert pod.attributes.member_requests == (("cpu", LARGEST), ("memory", 2**30))

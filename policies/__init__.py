@@ -5,6 +5,7 @@ The bottom layer: label and annotation keys, pod intent, policy documents and th
     json_fields   raw JSON objects, read without trust
     quantity      Kubernetes quantities, exact
     duration      Go-style durations
+    bounds        longest text and largest value of what users write
     text          counted nouns, bounded lists, timestamps
     cel           CEL engines, functions and types
     pods          what pods and workloads request

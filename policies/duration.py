@@ -1,7 +1,7 @@
 """
 Durations as Kubernetes users write them: `90s`, `1h30m`, `250ms`; seconds as a float within.
 
-Go's grammar, without a sign.
+Go's grammar, without a sign. `policies.bounds` holds the largest duration of what users write.
 """
 
 import re
@@ -20,6 +20,8 @@ _UNITS: Final = {
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 ACCEPTED: Final = "a duration such as 30s, 10m or 1h30m"
+LONGEST: Final = 32
+"""Characters; a longer text is not read."""
 
 
 class DurationError(ValueError):
@@ -28,14 +30,18 @@ class DurationError(ValueError):
 
 def parse(text: str) -> float:
     """Seconds. At least one number with a unit; nothing before, between or after."""
+    if len(text) > LONGEST:
+        raise DurationError(
+            f"found {text[:LONGEST]!r}... of {len(text)} characters, want {ACCEPTED}"
+            f" of at most {LONGEST} characters"
+        )
     total, end = 0.0, 0
-    for part in _PART.finditer(text):
-        if part.start() != end:
-            break
+    # Each part is matched where the last one ends, so every character is read once.
+    while part := _PART.match(text, end):
         total += float(part[1]) * _UNITS[part[2]]
         end = part.end()
     if end == 0 or end != len(text):
-        raise DurationError(f"found {text[:40]!r}, want {ACCEPTED}")
+        raise DurationError(f"found {text!r}, want {ACCEPTED}")
     return total
 
 

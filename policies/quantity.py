@@ -39,9 +39,14 @@ _SUFFIXES: Final[Mapping[str, Decimal]] = {
 _NANO: Final = Decimal("1e-9")
 _LARGEST: Final = Decimal(2**63 - 1)
 _MOST_DIGITS: Final = 256
+_MOST_BITS: Final = 1024
 _EXACT: Final = Context(prec=2 * _MOST_DIGITS, Emax=999_999, Emin=-999_999)
 
 ACCEPTED: Final = "a quantity such as 500m, 2, 1.5Gi or 80G"
+LONGEST: Final = 64
+"""Characters of an amount in an annotation; the API server reads longer ones in its own fields."""
+MOST: Final = 64
+"""Resources of which an annotation may give an amount."""
 
 
 class QuantityError(ValueError):
@@ -51,14 +56,21 @@ class QuantityError(ValueError):
 def parse(value: object) -> Decimal:
     """The exact amount. JSON numbers are read as the API server reads them, from their text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise QuantityError(f"found {value!r}, want {ACCEPTED}")
-    return _parse(str(value))
+        kind = "a map" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+        raise QuantityError(f"found {kind}, want {ACCEPTED}")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        # Not shown: Python does not write integers of any length.
+        raise QuantityError(f"found an integer of {value.bit_length()} bits, want {ACCEPTED}")
+    text = str(value)
+    if len(text) > _MOST_DIGITS:  # before the cache, which would keep it
+        raise QuantityError(f"found {text[:37] + '...'!r}, want {ACCEPTED}")
+    return _parse(text)
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Decimal:
     shape = _SHAPE.fullmatch(text)
-    if shape is None or len(text) > _MOST_DIGITS:
+    if shape is None:
         shown = text if len(text) <= 40 else text[:37] + "..."
         raise QuantityError(f"found {shown!r}, want {ACCEPTED}")
     amount = _EXACT.multiply(Decimal(shape["number"]), _scale(shape["suffix"], text))
@@ -97,15 +109,23 @@ def amount(resource: str, value: object) -> int:
 
 
 def amounts(text: str) -> dict[str, int]:
-    """`cpu=4,memory=8Gi` as the scheduler counts it."""
+    """`cpu=4,memory=8Gi` as the scheduler counts it; at most `MOST` of them."""
     amounts_by_name: dict[str, int] = {}
-    for row in text.split(","):
+    rows = text.split(",", MOST)
+    if len(rows) > MOST:
+        raise QuantityError(f"found {text[:60]!r}..., want amounts of at most {MOST} resources")
+    for row in rows:
         name, equals, value = (part.strip() for part in row.partition("="))
         if not (name and equals) or name in amounts_by_name:
             raise QuantityError(f"found {text[:60]!r}, want amounts such as cpu=4,memory=8Gi")
+        if len(value) > LONGEST:
+            raise QuantityError(
+                f"found {value[:37]!r}... of {len(value)} characters for {name[:40]}, want at most"
+                f" {LONGEST} characters"
+            )
         amounts_by_name[name] = amount(name, value)
         if amounts_by_name[name] < 0:
-            raise QuantityError(f"found {row.strip()!r}, want zero or more")
+            raise QuantityError(f"found {row.strip()[:60]!r}, want zero or more")
     return amounts_by_name
 
 

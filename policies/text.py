@@ -1,4 +1,4 @@
-"""Small pieces of text that several messages share: counted nouns, bounded lists, timestamps."""
+"""Small pieces of text that messages share: counted nouns, bounded lists and values, timestamps."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,3 +20,18 @@ def timestamp(at: datetime | float) -> str:
     epoch."""
     moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown(value: object, most: int = 40) -> str:
+    """
+    A value that a user wrote, in a message: quoted, and cut where it is long.
+
+    A list or a map is named by its type: it may be of any size and depth.
+    """
+    if isinstance(value, str):
+        return f"{value[:most]!r}{'...' if len(value) > most else ''}"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    return "a list" if isinstance(value, (list, tuple)) else "a map"

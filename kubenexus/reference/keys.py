@@ -9,6 +9,7 @@ from kubenexus.reference import markdown
 from kubenexus.reference.key_row import ADMIN, USER, KeyRow, each
 from kubenexus.reference.keys_hardware import HARDWARE
 from policies import vocabulary as v
+from policies.bounds import DEFAULT_GANG_SIZE, GANG_SIZE
 from policies.vocabulary import Key, annotation, label
 
 _HEADS: Final = ("Key", "On", "Values", "Written by", "What it does")
@@ -27,7 +28,8 @@ GANG: Final = (
     KeyRow(
         v.GANG_MIN_AVAILABLE_LABEL,
         "Pod label",
-        "whole number from 1 to 999999",
+        f"whole number from 1 to {DEFAULT_GANG_SIZE}; a PlatformPolicy may allow up to"
+        f" {GANG_SIZE.limit}",
         USER,
         "The scheduler places at least so many members at once, or none. Default: the number of"
         " pods that the controller makes, where it is known",

@@ -212,7 +212,7 @@ def _check_unsized(
 def _is_broken(group: Sequence[tuple[Member, Gang]]) -> bool:
     """A size was written but could not be read: that problem is reported already."""
     return any(
-        problem.rule in ("gang-size", "text")
+        problem.rule in ("gang-size", "text", "bounds")
         for member, _ in group
         for problem in member.intent.problems
     )

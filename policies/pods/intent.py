@@ -7,7 +7,8 @@ The intent of a pod: what it requests of placement in its labels, annotations an
 
 Admission and scheduler read pods with this same code, so the scheduler does what admission accepts.
 A `Problem` names the key, what was found, what is accepted and a fix; reading never raises for what
-a user wrote. `policies.checks.gang` compares a size with the owner.
+a user wrote. No parser sees a text longer than its bound in `policies.bounds`, and a number above
+its bound is read as the bound. `policies.checks.gang` compares a size with the owner.
 """
 
 import re
@@ -15,14 +16,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from policies import bounds, quantity, vocabulary
 from policies import duration as durations
-from policies import quantity, vocabulary
+from policies.bounds import Bound
 from policies.json_fields import Json, mapping
 from policies.pods import fabric, requests
 from policies.pods.fabric import NO_FABRIC, Fabric
+from policies.text import shown
 from policies.vocabulary import Key
 
 T = TypeVar("T")
+
+_BOUNDS: Final = "bounds"  # the rule of a value that is too long or too large
 
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _RESOURCE_NAME: Final = re.compile(
@@ -41,6 +46,8 @@ class Problem:
     path: str
     message: str
     fix: str
+    saturates: bool = False
+    """The value is above its bound, and the scheduler counts it as the bound."""
 
     def line(self, policy: str) -> str:
         return f"{policy}/{self.rule}: {self.message} ({self.path}): {self.fix}"
@@ -111,7 +118,7 @@ _NUMA_KEYS: Final = frozenset(
         vocabulary.annotation(vocabulary.GANG_NUMA_SPREAD_ANNOTATION),
     )
 )
-_KEYS: Final = (
+KEYS: Final = (
     *_NUMA_KEYS,
     *vocabulary.GANG_NAME_FAMILIES,
     *vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
@@ -124,7 +131,7 @@ _KEYS: Final = (
 )
 # Place -> name -> key, of every key that is read here.
 _NAMES: Final[Mapping[str, Mapping[str, Key]]] = {
-    place: {key.name: key for key in _KEYS if key.place == place}
+    place: {key.name: key for key in KEYS if key.place == place}
     for place in ("labels", "annotations")
 }
 _NO_NUMA: Final = Numa()
@@ -160,11 +167,12 @@ class _IntentReader:
     def read(self) -> Intent:
         gang = self._gang()
         numa = _NO_NUMA if self._values.keys().isdisjoint(_NUMA_KEYS) else self._numa()
-        vram = self._parsed(vocabulary.VRAM_FAMILIES, "vram", _vram)
+        vram = self._parsed(vocabulary.VRAM_FAMILIES, "vram", _vram, bounds.QUANTITY.clamp)
         duration = self._parsed(
             (vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),),
             "duration",
             durations.parse,
+            bounds.DURATION.clamp,
         )
         fabric_request = (
             NO_FABRIC if self._values.keys().isdisjoint(fabric.KEYS) else self._fabric()
@@ -181,7 +189,9 @@ class _IntentReader:
 
     def _gang(self) -> Gang | None:
         first = self._first(self._gang_names(), "gang-families")
-        size = self._parsed(vocabulary.GANG_MIN_AVAILABLE_FAMILIES, "gang-size", _whole)
+        size = self._parsed(
+            vocabulary.GANG_MIN_AVAILABLE_FAMILIES, "gang-size", _whole, bounds.GANG_SIZE.clamp
+        )
         if first is None:
             self._size_without_name(size)
             return None
@@ -200,20 +210,23 @@ class _IntentReader:
             (vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),),
             "gang-timeout",
             durations.parse,
+            bounds.DURATION.clamp,
         )
         members = _annotations(vocabulary.GANG_MEMBERS_ANNOTATION)
-        self._parsed(members, "gang-members", quantity.amounts)  # read again by the scheduler
+        # The scheduler reads it again.
+        self._parsed(members, "gang-members", quantity.amounts, bounds.clamp_amounts)
         return Gang(name, size, key, role or "worker", timeout)
 
     def _gang_names(self) -> Iterable[tuple[Key, str]]:
         yield from self._texts(vocabulary.GANG_NAME_FAMILIES)
         native = mapping(self._spec.get("schedulingGroup")).get("podGroupName")
         if isinstance(native, str):
-            yield Key("fields", vocabulary.NATIVE_GROUP_FIELD), native
+            key = Key("fields", vocabulary.NATIVE_GROUP_FIELD)
+            yield from self._short(key, native, bounds.NATIVE_NAME)
 
     def _size_without_name(self, size: int | None) -> None:
-        if size is None:
-            return
+        if size is None or not self._values.keys().isdisjoint(vocabulary.GANG_NAME_FAMILIES):
+            return  # a name that cannot be read is reported already
         key, text = next(iter(self._texts(vocabulary.GANG_MIN_AVAILABLE_FAMILIES)))
         self._problem(
             "gang-name",
@@ -260,7 +273,7 @@ class _IntentReader:
         return self._parsed(_annotations(name), "numa-ids", _numbers) or ()
 
     def _names(self, text: str) -> tuple[str, ...]:
-        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        names = tuple(part.strip() for part in _entries(text) if part.strip())
         known = _PLAIN_RESOURCES | _named_resources(self._spec)
         for name in names:
             if not _RESOURCE_NAME.fullmatch(name) or not (
@@ -280,10 +293,18 @@ class _IntentReader:
         for key in families:
             value = self._values.get(key)
             if isinstance(value, str):
-                yield key, value
+                yield from self._short(key, value, bounds.of(key))
             elif value is not None:
-                text = f"{key.name}: found {value!r:.60}, which is not a string"
+                text = f"{key.name}: found {shown(value)}, which is not a string"
                 self._problem("text", key, text, "put the value in quotes")
+
+    def _short(self, key: Key, text: str, bound: Bound) -> Iterable[tuple[Key, str]]:
+        """The text where it is short enough to be parsed; a longer one is a problem."""
+        if bound.holds(text):
+            yield key, text
+        else:
+            message = f"{key.name}: {bound.too_long(text)}"
+            self._problem(_BOUNDS, key, message, "shorten the value or remove the key")
 
     def _first(
         self, texts: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
@@ -302,7 +323,13 @@ class _IntentReader:
                 )
         return first
 
-    def _parsed(self, families: Sequence[Key], rule: str, parse: Callable[[str], T]) -> T | None:
+    def _parsed(
+        self,
+        families: Sequence[Key],
+        rule: str,
+        parse: Callable[[str], T],
+        clamp: Callable[[T], T] | None = None,
+    ) -> T | None:
         def meaning(text: str) -> object:
             """Two spellings of one value agree: admission adds the canonical key to the other."""
             try:
@@ -315,10 +342,17 @@ class _IntentReader:
             return None
         key, text = first
         try:
-            return parse(text)
+            value = parse(text)
         except ValueError as exc:
             self._problem(rule, key, f"{key.name}: {exc}", "correct the value or remove the key")
             return None
+        counted = value if clamp is None else clamp(value)
+        if counted != value:
+            message = f"{key.name}: {bounds.of(key).too_large(text)}"
+            self._problem(
+                _BOUNDS, key, message, "lower the value or remove the key", saturates=True
+            )
+        return counted
 
     def _choice(
         self,
@@ -338,9 +372,11 @@ class _IntentReader:
 
         return self._parsed(families, rule, parse)
 
-    def _problem(self, rule: str, key: Key, message: str, fix: str) -> None:
+    def _problem(
+        self, rule: str, key: Key, message: str, fix: str, *, saturates: bool = False
+    ) -> None:
         place = key.name if key.place == "fields" else f"metadata.{key.place}['{key.name}']"
-        problem = Problem(rule, f"{self._prefix}{place}", message, fix)
+        problem = Problem(rule, f"{self._prefix}{place}", message, fix, saturates)
         if problem not in self._problems:
             self._problems.append(problem)
 
@@ -359,25 +395,33 @@ def _named_resources(spec: Json) -> frozenset[str]:
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) >= 1):
-        raise ValueError(f"found {text!r}, want a whole number from 1 to 999999")
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise ValueError(f"found {text!r}, want a whole number of at least 1")
     return int(text)
 
 
 def _percent(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:4]) <= 100):
+    if not (text.isascii() and text.isdigit() and int(text) <= 100):
         raise ValueError(f"found {text!r}, want a whole number from 0 to 100")
     return int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     ids: list[int] = []
-    for part in text.split(","):
+    for part in _entries(text):
         word = part.strip()
         if not (word.isascii() and word.isdigit() and len(word) <= 4):
             raise ValueError(f"found {text!r}, want a comma list of NUMA node ids such as 0,1")
         ids.append(int(word))
     return tuple(ids)
+
+
+def _entries(text: str) -> list[str]:
+    entries = text.split(",")
+    most = bounds.LIST.largest
+    if most is not None and len(entries) > most:
+        raise ValueError(f"found {len(entries)} entries, want at most {most}")
+    return entries
 
 
 def _vram(text: str) -> int:

@@ -159,7 +159,8 @@ class Pod:
         pod_intent = intent.read(obj)
         labels = pairs(about.get("labels"))
         gang, gang_problems = _gang(key, pod_intent.gang)
-        problems = tuple(f"{p.message} ({p.path})" for p in pod_intent.problems)
+        # A value above its bound counts as the bound.
+        problems = tuple(f"{p.message} ({p.path})" for p in pod_intent.problems if not p.saturates)
         try:
             spec = _scheduling_spec(key, labels, obj, pod_intent, (*problems, *gang_problems))
         except (requests.RequestError, quantity.QuantityError) as exc:

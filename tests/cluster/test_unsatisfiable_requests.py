@@ -56,13 +56,13 @@ def applied(kubectl: Kubectl, obj: Json) -> tuple[bool, list[str]]:
         pytest.param(
             in_gang(size="0"),
             {},
-            f"gang-size: {MIN}: found '0', want a whole number from 1 to 999999 ({LABELS}['{MIN}']): {CORRECT}",
+            f"gang-size: {MIN}: found '0', want a whole number of at least 1 ({LABELS}['{MIN}']): {CORRECT}",
             id="a size below one",
         ),
         pytest.param(
             in_gang(size="2.5"),
             {},
-            f"gang-size: {MIN}: found '2.5', want a whole number from 1 to 999999 ({LABELS}['{MIN}']): {CORRECT}",
+            f"gang-size: {MIN}: found '2.5', want a whole number of at least 1 ({LABELS}['{MIN}']): {CORRECT}",
             id="a size that is no whole number",
         ),
         pytest.param(

@@ -323,7 +323,7 @@ def test_an_unknown_size_is_denied_where_pods_cannot_be_counted(
 ) -> None:
     admitted, said = applied(kubectl, another(row.in_gang("four")))
     line = (
-        f"kubenexus/gang-size: {MIN}: found 'four', want a whole number from 1 to 999999 "
+        f"kubenexus/gang-size: {MIN}: found 'four', want a whole number of at least 1 "
         f"({size_at(row, row.paths[0])}): correct the value or remove the key"
     )
     assert (admitted, line in said) == (False, True), said

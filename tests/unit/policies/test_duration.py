@@ -25,3 +25,11 @@ def test_an_invalid_duration_is_rejected_with_what_is_accepted(text: str) -> Non
 )
 def test_durations_are_shown_short(seconds: float, want: str) -> None:
     assert duration.show(seconds) == want
+
+
+def test_a_long_text_is_rejected_before_it_is_read() -> None:
+    with pytest.raises(duration.DurationError, match="of 60000 characters, want a duration"):
+        duration.parse("1" * 60_000)
+    assert duration.parse("1" * 31 + "h") > 0
+    with pytest.raises(duration.DurationError, match="of 33 characters"):
+        duration.parse("1" * 32 + "h")

@@ -1,4 +1,5 @@
 import contextlib
+import re
 from decimal import Decimal
 
 import pytest
@@ -102,3 +103,32 @@ def test_any_text_is_an_amount_or_our_own_error(text: str) -> None:
 def test_what_is_shown_exactly_reads_back(count: int, resource: str) -> None:
     shown = quantity.show(resource, count)
     assert "." in shown or quantity.amount(resource, shown) == count
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        pytest.param("1" * 1_000_000, "found '1111", id="digits"),
+        pytest.param("x" * 1_000_000, "found 'xxxx", id="letters"),
+        pytest.param(10**5000, "found an integer of 16610 bits", id="an integer"),
+        pytest.param({"a": [0] * 100_000}, "found a map, ", id="a map"),
+    ],
+)
+def test_a_long_value_is_rejected_with_a_short_message(value: object, message: str) -> None:
+    with pytest.raises(quantity.QuantityError, match=re.escape(message)) as caught:
+        quantity.parse(value)
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(f"cpu={'1' * 65}", "of 65 characters for cpu", id="one amount"),
+        pytest.param(
+            ",".join(f"a.b/{n}=1" for n in range(65)), "want amounts of at most 64", id="many"
+        ),
+    ],
+)
+def test_amounts_are_bounded_in_length_and_number(text: str, message: str) -> None:
+    with pytest.raises(quantity.QuantityError, match=message):
+        quantity.amounts(text)

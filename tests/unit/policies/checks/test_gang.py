@@ -113,7 +113,7 @@ WARNED = (
             a_pod(labels=in_gang(size="four")),
             None,
             [
-                f"gang-size: {MIN}: found 'four', want a whole number from 1 to 999999 "
+                f"gang-size: {MIN}: found 'four', want a whole number of at least 1 "
                 f"(metadata.labels['{MIN}']): correct the value or remove the key"
             ],
             [],
@@ -180,7 +180,7 @@ WARNED = (
             a_spark_application(in_gang(size="x"), {}),
             None,
             [
-                f"gang-size: {MIN}: found 'x', want a whole number from 1 to 999999 "
+                f"gang-size: {MIN}: found 'x', want a whole number of at least 1 "
                 f"(spec.driver.labels['{MIN}']): correct the value or remove the key"
             ],
             [

@@ -1,12 +1,13 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import vocabulary
+from policies import bounds, vocabulary
 from policies.pods import intent
-from policies.pods.intent import Gang, Intent, Numa
+from policies.pods.intent import Gang, Intent, Numa, Problem
 from policies.vocabulary import Key, annotation, label
 from tests.builders import a_container, a_pod, in_gang
 
@@ -109,14 +110,29 @@ def test_requests_of_members(text: str, told: list[str]) -> None:
     assert [one.message for one in found] == [f"{key}: {row}" for row in told]
 
 
-@pytest.mark.parametrize("value", [4, 1.5, True, ["4"], {"a": "b"}])
-def test_a_value_that_is_no_text_is_a_problem(value: Any) -> None:
+DEEP: Any = []
+for _ in range(1000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (4, "4"),
+        (1.5, "1.5"),
+        (True, "True"),
+        (["4"], "a list"),
+        ({"a": "b"}, "a map"),
+        pytest.param(DEEP, "a list", id="deeper than Python can write"),
+    ],
+)
+def test_a_value_that_is_no_text_is_a_problem(value: Any, found: str) -> None:
     pod = a_pod()
     labels = {**in_gang(size=None), vocabulary.GANG_MIN_AVAILABLE_LABEL: value}
     pod["metadata"]["labels"] = labels
     [problem] = intent.read(pod).problems
     assert (problem.rule, problem.fix) == ("text", "put the value in quotes")
-    assert problem.message.startswith(f"{vocabulary.GANG_MIN_AVAILABLE_LABEL}: found {value!r}")
+    assert problem.message.startswith(f"{vocabulary.GANG_MIN_AVAILABLE_LABEL}: found {found}, ")
 
 
 def test_the_native_group_is_read_from_the_spec() -> None:
@@ -170,7 +186,7 @@ def test_numa(annotations: dict[str, str], want: Numa) -> None:
             in_gang(size="0"),
             {},
             "p/gang-size: pod-group.scheduling.kubenexus.io/min-available: found '0', want a whole "
-            "number from 1 to 999999 "
+            "number of at least 1 "
             "(metadata.labels['pod-group.scheduling.kubenexus.io/min-available']): "
             "correct the value or remove the key",
             id="size zero",
@@ -255,6 +271,61 @@ def test_what_cannot_be_obeyed_names_key_found_accepted_and_fix(
     assert [problem.line("p") for problem in got.problems] == [want]
 
 
+TEN_YEARS = float(87_600 * 3600)
+MEMBERS = vocabulary.GANG_MEMBERS_ANNOTATION
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "want", "message"),
+    [
+        pytest.param(
+            {},
+            {vocabulary.EXPECTED_DURATION_ANNOTATION: "99999999999h"},
+            Intent(expected_duration=TEN_YEARS),
+            "scheduling.kubenexus.io/expected-duration: found '99999999999h', want at most 87600h",
+            id="a duration",
+        ),
+        pytest.param(
+            in_gang(),
+            {vocabulary.GANG_TIMEOUT_ANNOTATION: "9" * 31 + "h"},
+            Intent(Gang("g", 4, label(vocabulary.GANG_NAME_LABEL), timeout=TEN_YEARS)),
+            f"{vocabulary.GANG_TIMEOUT_ANNOTATION}: found '{'9' * 31}h', want at most 87600h",
+            id="a timeout",
+        ),
+        pytest.param(
+            in_gang(size="999999999"),
+            {},
+            Intent(canonical(100_000)),
+            f"{vocabulary.GANG_MIN_AVAILABLE_LABEL}: found '999999999', want at most 100000",
+            id="a gang size",
+        ),
+        pytest.param(
+            {},
+            {vocabulary.VRAM_ANNOTATION: "9E"},
+            Intent(vram=2**53),
+            "scheduling.kubenexus.io/vram-request: found '9E', want at most 2^53 bytes or devices,"
+            " or 2^53 thousandths of a CPU",
+            id="VRAM",
+        ),
+        pytest.param(
+            in_gang(),
+            {MEMBERS: "cpu=9E,memory=1Gi"},
+            Intent(canonical()),
+            f"{MEMBERS}: found 'cpu=9E,memory=1Gi', want at most 64 resources, each at most 2^53"
+            " bytes or devices, or 2^53 thousandths of a CPU",
+            id="an amount of a member",
+        ),
+    ],
+)
+def test_a_value_above_its_bound_is_denied_and_read_as_the_bound(
+    labels: dict[str, str], annotations: dict[str, str], want: Intent, message: str
+) -> None:
+    got = intent.read(a_pod(labels=labels, annotations=annotations))
+    (problem,) = got.problems
+    assert replace(got, problems=()) == want
+    assert (problem.rule, problem.message, problem.saturates) == ("bounds", message, True)
+
+
 def test_every_problem_is_reported_with_its_path_in_the_object() -> None:
     pod = a_pod(labels=in_gang(size="x"), annotations={vocabulary.VRAM_ANNOTATION: "?"})
     got = intent.read(pod, path="spec.template")
@@ -262,6 +333,36 @@ def test_every_problem_is_reported_with_its_path_in_the_object() -> None:
         "spec.template.metadata.labels['pod-group.scheduling.kubenexus.io/min-available']",
         "spec.template.metadata.annotations['scheduling.kubenexus.io/vram-request']",
     ]
+
+
+class Unread(str):
+    """A text that may be measured and cut, and fails when a parser reads it."""
+
+    def _read(self, *_: object, **__: object) -> Any:
+        raise AssertionError("a parser read it")
+
+    split = partition = strip = lower = isascii = isdigit = startswith = encode = _read
+    __iter__ = __eq__ = __hash__ = __contains__ = __str__ = __repr__ = __format__ = _read
+
+
+def a_value(key: Key, text: str) -> dict[str, Any]:
+    """A pod with one value, and a gang's name where the key needs one."""
+    pod = a_pod(labels=in_gang(size=None))
+    pod["metadata"].setdefault(key.place, {})[key.name] = text
+    return pod
+
+
+@pytest.mark.parametrize("key", intent.KEYS, ids=str)
+def test_no_parser_sees_a_text_that_is_too_long(key: Key) -> None:
+    bound = bounds.of(key)
+    text = Unread("1" * (bound.longest + 1))
+    (problem,) = [row for row in intent.read(a_value(key, text)).problems if row.rule == "bounds"]
+    assert problem == Problem(
+        "bounds",
+        f"metadata.{key.place}['{key.name}']",
+        f"{key.name}: {bound.too_long('1' * (bound.longest + 1))}",
+        "shorten the value or remove the key",
+    )
 
 
 def test_a_resource_that_a_container_requests_is_known() -> None:

@@ -85,8 +85,7 @@ class PolicyReloader:
         if loaded is None:
             return False
         status = self.status()
-        metrics.POLICIES.set(status.policies)
-        metrics.POLICY_FAULTS.set(len(loaded.faults))
+        metrics.policies(in_force=status.policies, faults=len(loaded.faults))
         if loaded.in_force:
             logger.info(
                 "policies in force", extra={"policies": status.policies, "digest": status.digest}
@@ -109,4 +108,9 @@ class PolicyReloader:
         while not self._stopped:
             self._wake.wait(POLL_SECONDS)
             self._wake.clear()
-            self.poll()
+            try:
+                self.poll()
+            except Exception:
+                # Without this thread no later change of a policy would count.
+                logger.exception("policies cannot be loaded; those in force stay")
+                metrics.internal_error("policies")

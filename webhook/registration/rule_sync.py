@@ -100,7 +100,7 @@ class RuleSync:
             self._warn(str(unavailable[0]))
             required |= registered
         rows = self._surplus.rows(required, registered, now=self._now())
-        metrics.RULES_MISSING.set(len(required - registered))
+        metrics.rules_missing(len(required - registered))
         if rows == registered:
             return
         try:
@@ -114,7 +114,7 @@ class RuleSync:
             if exc.status != _UNPROCESSABLE:
                 raise
             return  # another writer was first; its write wakes this loop again
-        metrics.RULES_MISSING.set(0)
+        metrics.rules_missing(0)
         logger.info(
             "rules registered",
             extra={"added": len(rows - registered), "removed": len(registered - rows)},

@@ -5,6 +5,7 @@ The HTTP side: gunicorn, TLS, routes.
     client_auth     which client may call which path
     http_framing    end of an HTTP/1.1 request
     http_responses  HTTP responses as bytes
+    metrics_server  /metrics on a port of its own
     server          gunicorn process, options
     tls             certificate reload, client name
     worker          gunicorn worker: one loop, whole requests only

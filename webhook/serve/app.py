@@ -246,7 +246,7 @@ def create_app(
 
     @app.errorhandler(NotAReview)
     def unreadable(exc: NotAReview) -> Response:
-        metrics.UNREADABLE.inc()
+        metrics.unreadable()
         return _text(str(exc), 400)
 
     @app.errorhandler(HTTPException)
@@ -281,7 +281,7 @@ def _record_events(
     """Queue the Events; a failure here must not turn an approval into a denial."""
     try:
         for report in reports():
-            metrics.EVENTS.labels(report.reason).inc()
+            metrics.event(report.reason)
             record(report)
     except Exception:
         logger.exception("recording Events failed", extra={"uid": review.uid, "kind": review.kind})

@@ -12,16 +12,16 @@ the others answer meanwhile. A worker that does not become ready serves anyway: 
 denies every review with the reason. `webhook.serve.worker` reads, answers and drains requests.
 """
 
+import contextlib
+import logging
 import os
 import shutil
 import socket
 import ssl
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +32,13 @@ from policies import vocabulary
 from policies.engine import loader
 from webhook.registration import configurations
 from webhook.serve.client_auth import AccessRules, ClientAuth
+from webhook.serve.metrics_server import MetricsServer
 from webhook.serve.tls import Certificate
 
+logger = logging.getLogger(__name__)
+
 GRACE_SECONDS: Final = 10
+RESTART_SECONDS: Final = 1.0  # before the successor of a worker that cannot start
 # Longer than the 90 s after which the API server drops an idle connection: if the webhook closed
 # first, a review could be on its way on that connection, and fail.
 KEEPALIVE_SECONDS: Final = 120
@@ -92,13 +96,25 @@ def main(options: Options) -> int:
     certificate = Certificate(options.cert_file, options.key_file, client_ca=options.client_ca)
     _check(options, certificate)
     kube = connection.load(options.kubeconfig)
-    folder = tempfile.mkdtemp(prefix="kubenexus-webhook-")
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # read when webhook.metrics is imported
-    try:
+    with metrics_folder() as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # read when webhook.metrics is imported
         _Gunicorn(options, certificate, kube).run()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+@contextlib.contextmanager
+def metrics_folder() -> Iterator[str]:
+    """
+    A folder for the counts of all workers, removed by the process that made it.
+
+    A forked worker that ends leaves by this frame too, and the others still count there.
+    """
+    folder, maker = tempfile.mkdtemp(prefix="kubenexus-webhook-"), os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check(options: Options, certificate: Certificate) -> None:
@@ -157,7 +173,21 @@ class _Gunicorn(BaseApplication):
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """Runs in each worker after the fork."""
+        """Runs in each worker after the fork; a successor that cannot start harms no other."""
+        served = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"], "served")
+        try:
+            app = self._load()
+        except Exception:
+            if not served.exists():
+                raise  # the first start fails: gunicorn ends, and says why
+            # gunicorn would end all workers: its code for this exit is not ours.
+            logger.critical("a new worker cannot start; the next one is tried", exc_info=True)
+            time.sleep(RESTART_SECONDS)
+            os._exit(1)
+        served.touch()
+        return app
+
+    def _load(self) -> ClientAuth:
         from webhook.facts.cluster_facts import ClusterFacts
         from webhook.policy_source.reloader import PolicyReloader
         from webhook.serve.app import create_app
@@ -207,10 +237,15 @@ class _Gunicorn(BaseApplication):
             self._stop_facts()
 
     def _serve_metrics(self, server: object) -> None:
+        from webhook import metrics
+
         port = self._options.metrics_port
         if port is not None:
-            serve = ThreadingHTTPServer((self._options.host, port), _Metrics).serve_forever
-            threading.Thread(target=serve, name="metrics", daemon=True).start()
+            MetricsServer(
+                (self._options.host, port),
+                exposition=metrics.exposition,
+                content_type=metrics.CONTENT_TYPE,
+            ).start()
 
 
 def wait_until(
@@ -229,23 +264,8 @@ def wait_until(
     return True
 
 
-class _Metrics(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        from webhook import metrics
+def _forget_worker(server: Any, worker: object) -> None:
+    """Runs in the master after a worker has ended, however it ended."""
+    from webhook import metrics
 
-        known = self.path in ("/metrics", "/healthz")
-        body = metrics.exposition() if self.path == "/metrics" else b"ok\n" if known else b""
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Type", metrics.CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        """No access log for scrapes."""
-
-
-def _forget_worker(server: object, worker: Any) -> None:
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # prometheus-client leaves it untyped
+    metrics.forget_workers(tuple(server.WORKERS))

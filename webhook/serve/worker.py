@@ -41,6 +41,7 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
+from webhook import metrics
 from webhook.serve import client_auth, http_responses, tls
 from webhook.serve.app import BODY_LIMIT
 from webhook.serve.http_framing import RequestFramer, RequestRejected
@@ -218,6 +219,11 @@ class WholeRequestWorker(Worker):
             writes = isinstance(exc, ssl.SSLWantWriteError)
             self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
         except _CLOSED:
+            self._close(connection)
+        except Exception:
+            # A connection that breaks our code ends alone: the others keep their worker.
+            logger.exception("connection failed", extra={"peer": str(connection.peer)})
+            metrics.internal_error("connection")
             self._close(connection)
 
     def _advance(self, connection: Connection) -> None:

@@ -1,8 +1,11 @@
 """Gangs are placed as a whole: few nodes, one rack, held nodes left alone."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
@@ -147,3 +150,48 @@ def test_pods_nominated_by_another_scheduler(priority: int, want: dict[str, str]
     snapshot.nominate(nominee)
     before = snapshot.state()
     assert (outcome([a_pod(cpu="2", priority=5)], snapshot), snapshot.state()) == (want, before)
+
+
+BOTH_LEVELS = {
+    vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true",
+    vocabulary.CO_LOCATE_ANNOTATION: "strict:rack",
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from(["", "r1", "r2"])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(2, 3),
+)
+@example([("", "r1"), ("", "r1")], 2)  # a rack without a clique
+@example([("", "r1"), ("a", ""), ("", "")], 2)  # each node lacks a level: they share no domain
+@example([("a", "r1"), ("a", "r2"), ("b", "r1")], 2)  # one level is shared, the other is not
+@example([("a", "r1"), ("a", "r1"), ("b", "r1")], 2)  # the first domain by code holds the gang
+@example([("b", "r2"), ("a", "r1"), ("b", "r2")], 2)  # the last domain by code holds the gang
+def test_a_gang_that_requires_two_levels_shares_both(
+    hosts: list[tuple[str, str]], count: int
+) -> None:
+    """Each member takes a whole node, so a domain holds as many members as it has nodes."""
+    nodes = [
+        a_node(
+            f"n{i}",
+            gpus=4,
+            labels={
+                **({vocabulary.GPU_CLIQUE_LABEL: clique} if clique else {}),
+                **({vocabulary.RACK_LABEL: rack} if rack else {}),
+            },
+        )
+        for i, (clique, rack) in enumerate(hosts)
+    ]
+    found = outcome(a_gang(count, gpus=4, annotations=BOTH_LEVELS), Snapshot.of(nodes))
+    domains = Counter(domain for domain in hosts if all(domain))
+    if max(domains.values(), default=0) < count:
+        assert isinstance(found, str)
+    else:
+        assert isinstance(found, dict)
+        used = {hosts[int(node[1:])] for node in found.values()}
+        assert [domains[domain] >= count for domain in used] == [True]

@@ -262,3 +262,49 @@ def test_shortage(held: Assignment, host_request: HostRequest, want: str) -> Non
     there = a_placed_pod("t", HostRequest(cpu=cpu, memory=memory), held)
     snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
     assert snapshot.numa.numa_table.shortage(host_request, snapshot.table.alive) == want
+
+
+@pytest.mark.parametrize(
+    ("held", "host_request", "want"),
+    [
+        pytest.param(
+            Assignment((NumaShare(0, 500),)),
+            HostRequest(cpu=500, policy="isolated"),
+            (1, 2),
+            id="an isolated pod shares no NUMA node",
+        ),
+        pytest.param(
+            Assignment((NumaShare(0, 500), NumaShare(1, 500))),
+            HostRequest(cpu=500, policy="isolated"),
+            (0, 2),
+            id="a pod on each NUMA node leaves none to an isolated pod",
+        ),
+        pytest.param(
+            Assignment((), (0,)),
+            HostRequest(cpu=500, policy="isolated"),
+            (1, 2),
+            id="a pod that uses only a GPU occupies the NUMA node of the GPU",
+        ),
+        pytest.param(
+            Assignment((NumaShare(0, 500),), isolated=True),
+            HostRequest(cpu=1000, policy="single-numa"),
+            (2, 6),
+            id="the NUMA node of an isolated pod is closed",
+        ),
+        pytest.param(
+            Assignment((NumaShare(0, 500),)),
+            HostRequest(cpu=1000, policy="single-numa"),
+            (5, 6),
+            id="other pods share NUMA nodes",
+        ),
+    ],
+)
+def test_bounds_beside_a_pod_and_after_it(
+    held: Assignment, host_request: HostRequest, want: tuple[int, int]
+) -> None:
+    cpu = sum(share.cpu for share in held.shares)
+    pod = a_placed_pod("t", HostRequest(cpu=cpu, gpus=len(held.gpus)), held)
+    snapshot = Snapshot.of([a_host("a", TWO)], [(pod, "a")])
+    beside = int(snapshot.numa.numa_table.most(host_request)[0])
+    snapshot.release(pod, "a", held)
+    assert (beside, int(snapshot.numa.numa_table.most(host_request)[0])) == want

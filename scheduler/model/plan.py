@@ -14,6 +14,7 @@ from typing import Final
 
 from policies import vocabulary
 from scheduler.model.assignment import Assignment
+from scheduler.model.over_quota import Excess
 from scheduler.model.pod import Pod
 
 
@@ -56,6 +57,8 @@ class NoFit:
     """Members are missing: the planner did not try any node."""
     over_quota: str = ""
     """Which quota is exceeded: the planner did not try any node."""
+    excess: Excess | None = None
+    """The limit that keeps the unit waiting; None: only planning tells."""
 
     @property
     def text(self) -> str:

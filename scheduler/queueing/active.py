@@ -53,7 +53,7 @@ class ActiveQueue:
         tenants = self._tenants()
         if not tenants:
             return None
-        tenant = tenants[0] if len(tenants) == 1 else min(tenants, key=self._tenant_order)
+        tenant = tenants[0] if len(tenants) == 1 else min(tenants, key=self._order)
         return heapq.heappop(self._heaps[tenant])[2]
 
     def _tenants(self) -> list[str]:
@@ -68,7 +68,11 @@ class ActiveQueue:
                 del self._heaps[tenant]
         return tenants
 
-    def _tenant_order(self, tenant: str) -> tuple[Any, ...]:
+    def _order(self, tenant: str) -> tuple[Any, ...]:
         rank, _, key = self._heaps[tenant][0]
+        return self.tenant_order(tenant, rank, key)
+
+    def tenant_order(self, tenant: str, rank: Rank, key: UnitKey) -> tuple[Any, ...]:
+        """The sort key of a tenant, given its first unit."""
         partial, priority = rank[0], -rank[1]
         return partial, priority < SYSTEM_CRITICAL, self._fair_share_order(tenant, key), rank

@@ -37,6 +37,7 @@ from scheduler.model.unit import Unit, UnitKey, is_leader, key_of
 from scheduler.options import STARVING_AFTER
 from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
 from scheduler.queueing.entry import QueuedUnit, QueueState, UnitView, scheduling_fields
+from scheduler.queueing.over_quota import OverQuotaUnits
 from scheduler.queueing.unit_builder import ReservedMembers, UnitBuilder
 from scheduler.queueing.unschedulable import QueueingHint, Rank, Signature, UnschedulableUnits
 
@@ -87,7 +88,7 @@ class SchedulingQueue:
         )
         self._timers: list[tuple[float, int, UnitKey]] = []
         self._unschedulable = UnschedulableUnits(class_of)
-        self._over_quota: dict[UnitKey, None] = {}
+        self.over_quota = OverQuotaUnits(self._active.tenant_order)
         self._gated: dict[str, Pod] = {}  # uid -> pod of a complete gang behind the gang gate
         self._tokens = itertools.count()
 
@@ -137,7 +138,7 @@ class SchedulingQueue:
         if not entry.pods and not entry.binding:
             self._hand_over(entry, now)
             self._unschedulable.discard(key)
-            self._over_quota.pop(key, None)
+            self.over_quota.discard(key)
             del self._entries[key]
         elif was_binding and entry.pods:
             return  # nothing changes for the members that wait
@@ -232,7 +233,8 @@ class SchedulingQueue:
         return len(probes)
 
     def mark_over_quota(self, key: UnitKey, now: float, why: NoFit) -> None:
-        """The quota of the unit's tenant is used up; `retry_over_quota` when it no longer is."""
+        """The quota of the unit's tenant is used up; `retry_over_quota` when it no longer is.
+        A unit backs off where only planning tells whether it is."""
         entry = self._entries.get(key)
         if entry is None or not entry.pods:
             return
@@ -240,7 +242,12 @@ class SchedulingQueue:
         entry.why = why
         if self._builder.build(entry).plannable:
             self._set_state(entry, QueueState.OVER_QUOTA)
-            self._over_quota[key] = None
+            limit, amount = None, 0
+            if (excess := why.excess) is not None:
+                limit, amount = (excess.member, excess.resource), excess.requested
+            else:
+                self._back_off(entry, now)
+            self.over_quota.add(key, entry.tenant, self._rank(entry, now), limit, amount)
             self._set_timer(entry, now + MAX_UNSCHEDULABLE)
         else:
             self._update_state(entry, now)
@@ -344,7 +351,7 @@ class SchedulingQueue:
         if entry.state is QueueState.UNSCHEDULABLE:
             self._unschedulable.discard(entry.key)
         if entry.state is QueueState.OVER_QUOTA:
-            self._over_quota.pop(entry.key, None)
+            self.over_quota.discard(entry.key)
         if state is QueueState.FORMING:
             entry.waiting_since = None
         entry.state = state
@@ -483,11 +490,6 @@ class SchedulingQueue:
             entry.waiting_since,
             entry.why,
         )
-
-    def over_quota(self) -> list[Unit]:
-        """Units over quota, in the order in which they would be planned."""
-        units = [self._builder.build(self._entries[key]) for key in self._over_quota]
-        return sorted((unit for unit in units if unit.pods), key=lambda unit: unit.order)
 
     def nominated(self) -> dict[UnitKey, list[Pod]]:
         """Waiting pods with a nominated node, by unit."""

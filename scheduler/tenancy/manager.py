@@ -279,7 +279,14 @@ class TenancyManager:
         self.relocation.tick()
 
     def next_at(self) -> float | None:
-        parts = (self.preemption, self.backfill, self.reservations, self.reservation_controller)
+        parts = (
+            self.quota,
+            self.entitlement,
+            self.preemption,
+            self.backfill,
+            self.reservations,
+            self.reservation_controller,
+        )
         due = [part.next_at() for part in parts if part is not None]
         return min((at for at in due if at is not None), default=None)
 

@@ -19,6 +19,7 @@ from scheduler.errors import InvariantError
 from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
+from scheduler.queueing.over_quota import Limit
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Pairs, TenantTree, total
 
@@ -30,6 +31,8 @@ class QuotaAccounts:
         self.ledger = Ledger()
         self.changes = 0
         """Counts changes that may bring a unit within its quota."""
+        self._tree_changed = 0  # number of the last change of policies
+        self._released: dict[Limit, int] = {}  # -> number of its last change, the latest last
         self.gpu_kinds = gpu_kinds
         self._charged: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
 
@@ -37,6 +40,8 @@ class QuotaAccounts:
         """Other policies are in force."""
         self.ledger.change_tree(TenantTree.of(tables))
         self.quota_changed()
+        self._tree_changed = self.changes
+        self._released.clear()
 
     @property
     def tree(self) -> TenantTree:
@@ -60,6 +65,7 @@ class QuotaAccounts:
             self._check_no_trial()
             self.ledger.uncharge(*charged)
             self.quota_changed()
+            self._note_released(*charged)
 
     def _check_no_trial(self) -> None:
         if self.ledger.in_trial:
@@ -72,6 +78,27 @@ class QuotaAccounts:
     def quota_changed(self) -> None:
         """A unit over its quota may be within it now."""
         self.changes += 1
+
+    def _note_released(self, tenant: str, amounts: Pairs) -> None:
+        """Only limits and guarantees of the policies: their number bounds the record."""
+        for member in self.tree.path(tenant):
+            named = {name for name, _ in (*member.max, *member.guaranteed)}
+            for name, _ in amounts:
+                if name in named:
+                    self._released.pop((member.name, name), None)
+                    self._released[member.name, name] = self.changes
+
+    def released_since(self, change: int) -> list[Limit] | None:
+        """Members and the resources of which they use less since that change; None: other policies
+        are in force."""
+        if self._tree_changed > change:
+            return None
+        released = []
+        for limit, number in reversed(self._released.items()):
+            if number <= change:
+                break
+            released.append(limit)
+        return released
 
     def amounts(self, pod: Pod, node: str = "") -> dict[str, int]:
         """The amounts for which the pod is charged; on a node its GPUs count by kind as well."""

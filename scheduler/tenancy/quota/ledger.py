@@ -89,6 +89,11 @@ class Ledger:
                     is_group = member.name != tenant
                     yield Excess(member.name, name, amount, used.get(name, 0), limit, is_group)
 
+    def remaining_of(self, member: str, resource: str) -> int | None:
+        """How much more this member may use by its own limit; None: it has no limit."""
+        limit = dict(self.tree.member(member).max).get(resource)
+        return None if limit is None else limit - self.used(member).get(resource, 0)
+
     def remaining(self, tenant: str, resource: str) -> int | None:
         """How much more the tenant may use; None: no limit."""
         remaining = [

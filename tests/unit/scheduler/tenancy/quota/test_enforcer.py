@@ -1,10 +1,16 @@
 """Quotas and fair share in the whole cycle, against an API server in memory."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scheduler.model.over_quota import OverQuota
+from scheduler.queueing.entry import QueueState
+from scheduler.tenancy.quota.enforcer import LOOKS
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
 
@@ -173,3 +179,191 @@ async def a_plan_that_exceeds_a_quota_of_a_gpu_kind(bench: Bench) -> None:
 def test_a_plan_that_exceeds_a_quota_of_a_gpu_kind_is_made_again_without_that_kind() -> None:
     nodes = play(a_plan_that_exceeds_a_quota_of_a_gpu_kind).api.nodes()
     assert sorted(nodes.values()) == ["slow", "slow", "slow2", "slow2"]
+
+
+async def backlog(bench: Bench, of_a: int) -> None:
+    """Units of a wait for a's quota; b, whose quota is used up as well, has three waiting."""
+    bench.scheduler.adopt(tables(a={"max": {"cpu": "1"}}, b={"max": {"cpu": "1"}}))
+    bench.node("n", cpu="64")
+    tenant_pod(bench, "a", "a-run", node="n", cpu="1", gpus=0)
+    tenant_pod(bench, "b", "b0", node="n", cpu="1", gpus=0)
+    for i in range(of_a):
+        tenant_pod(bench, "a", f"a{i}", cpu="1", gpus=0, created="2026-01-01T00:00:00Z")
+    for i in (1, 2, 3):
+        tenant_pod(bench, "b", f"b{i}", cpu="1", gpus=0, created=f"2026-01-01T01:00:0{i}Z")
+    await bench.settle()
+    await bench.settle(1.0)
+
+
+def test_quota_that_one_tenant_releases_does_not_wait_for_the_backlog_of_another() -> None:
+    async def story(bench: Bench) -> None:
+        await backlog(bench, 2_000)
+        enforcer = bench.scheduler.tenancy.quota
+        before = enforcer.looked_at
+        for i in range(3):
+            bench.delete(f"b{i}")
+            await bench.settle()
+            assert bench.api.nodes()[f"b{i + 1}"] == "n"
+            bench.show(f"b{i + 1}")
+        assert enforcer.looked_at - before == 3
+
+    play(story)
+
+
+def test_a_pod_that_ends_elsewhere_costs_nothing_for_the_units_over_quota() -> None:
+    async def story(bench: Bench) -> None:
+        await backlog(bench, 300)
+        for i in range(20):
+            tenant_pod(bench, "c", f"c{i}", node="n", cpu="1", gpus=0)
+        before = bench.scheduler.tenancy.quota.looked_at
+        for i in range(20):
+            bench.delete(f"c{i}")
+            await bench.settle()
+        assert bench.scheduler.tenancy.quota.looked_at == before
+
+    play(story)
+
+
+def test_each_release_plans_one_unit_of_the_backlog() -> None:
+    """Not all units that would fit alone: all but one would exceed the quota again."""
+
+    async def story(bench: Bench) -> None:
+        await backlog(bench, 500)
+        enforcer, running = bench.scheduler.tenancy.quota, "a-run"
+        before, exceeded = enforcer.looked_at, bench.metrics.attempts.labels("over_quota")
+        in_vain = exceeded._value.get()
+        for _ in range(10):
+            bench.delete(running)
+            await bench.settle()
+            (running,) = (
+                name for name, node in bench.api.nodes().items() if node and name[0] == "a"
+            )
+            bench.show(running)
+        assert (enforcer.looked_at - before, exceeded._value.get() - in_vain) == (10, 0)
+
+    play(story)
+
+
+async def a_group_of_many(bench: Bench, tenants: int, limit: int) -> None:
+    """Each tenant of the group waits with two pods; the younger of the oldest tenant last."""
+    members = [{"name": f"t{i:03}", "parent": "all"} for i in range(tenants)]
+    group = {"name": "all", "quota": {"max": {"cpu": str(limit)}}}
+    bench.scheduler.adopt(tables({"tenants": [group, *members]}))
+    bench.node("n", cpu="64")
+    for i in range(limit):
+        tenant_pod(bench, "t000", f"run{i}", node="n", cpu="1", gpus=0)
+    for i in range(tenants):
+        for k in range(2):
+            created = f"2026-01-01T0{k}:00:00Z"
+            tenant_pod(bench, f"t{i:03}", f"t{i:03}-{k}", cpu="1", gpus=0, created=created)
+    await bench.settle()
+    await bench.settle(1.0)
+
+
+def test_quota_of_a_group_goes_to_the_tenant_that_fair_share_puts_first() -> None:
+    """The oldest pods are those of t000, which has used the most."""
+
+    async def story(bench: Bench) -> None:
+        await a_group_of_many(bench, 100, 3)
+        before = bench.scheduler.tenancy.quota.looked_at
+        for i in range(3):
+            bench.delete(f"run{i}")
+        await bench.settle()
+        assert sorted(name for name, node in bench.api.nodes().items() if node) == [
+            "t001-0",
+            "t002-0",
+            "t003-0",
+        ]
+        assert bench.scheduler.tenancy.quota.looked_at - before == 3
+
+    play(story)
+
+
+def test_a_unit_that_fits_no_node_leaves_its_quota_to_the_next() -> None:
+    async def story(bench: Bench) -> None:
+        bench.scheduler.adopt(tables(a={"max": {"cpu": "2"}}))
+        bench.node("n", cpu="64")
+        tenant_pod(bench, "a", "run", node="n", cpu="2", gpus=0)
+        for i in range(20):
+            nowhere = {"nodeSelector": {"zone": "none"}} if i < 19 else {}
+            created = f"2026-01-01T00:00:{i:02}Z"
+            tenant_pod(bench, "a", f"a{i}", cpu="2", gpus=0, created=created, **nowhere)
+        await bench.settle()
+        bench.delete("run")
+        await bench.settle()
+        assert {name: node for name, node in bench.api.nodes().items() if node} == {"a19": "n"}
+
+    play(story)
+
+
+def test_a_large_pass_is_cut_into_slices_and_is_due_at_once() -> None:
+    async def story(bench: Bench) -> None:
+        """Each unit of the older kind requests more than is free, and one younger fits."""
+        bench.scheduler.adopt(tables(a={"max": {"cpu": "8"}}))
+        bench.node("n", cpu="64")
+        for i in range(8):
+            tenant_pod(bench, "a", f"run{i}", node="n", cpu="1", gpus=0)
+        for i in range(3 * LOOKS):
+            tenant_pod(bench, "a", f"big{i}", cpu="8", gpus=0)
+        tenant_pod(bench, "a", "small", cpu="1", gpus=0, created="2027-01-01T00:00:00Z")
+        await bench.settle()
+        enforcer, cycle = bench.scheduler.tenancy.quota, bench.scheduler.cycle
+        bench.delete("run0")
+        looks: list[int] = []
+        while not looks or enforcer.next_at() is not None:
+            before = enforcer.looked_at
+            cycle.prepare()
+            looks.append(enforcer.looked_at - before)
+            assert (enforcer.next_at() is None) or cycle.next_at() == bench.now
+        assert (looks, bench.scheduler.queue.counts()[QueueState.ACTIVE]) == ([LOOKS] * 3 + [1], 1)
+
+    play(story)
+
+
+Change = tuple[str, int, int]
+CHANGES = st.tuples(
+    st.sampled_from(["end", "create", "limit", "time"]), st.integers(0, 2), st.integers(1, 3)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CHANGES, min_size=5, max_size=40))
+def test_no_unit_waits_for_quota_that_is_free(changes: list[Change]) -> None:
+    """Pods end and arrive, limits change: in the end no unit over quota would be within it."""
+
+    async def run() -> None:
+        bench, limits, names = Bench(), [2, 2, 2], itertools.count()
+
+        def adopt() -> None:
+            rows = [{"name": "all", "quota": {"max": {"cpu": "4"}}}]
+            rows += [
+                {"name": f"t{i}", "parent": "all", "quota": {"max": {"cpu": str(limit)}}}
+                for i, limit in enumerate(limits)
+            ]
+            bench.scheduler.adopt(tables({"tenants": rows}))
+
+        adopt()
+        bench.node("n", cpu="64")
+        for what, which, amount in changes:
+            match what:
+                case "create":
+                    tenant_pod(bench, f"t{which}", f"p{next(names)}", cpu=str(amount), gpus=0)
+                case "end":
+                    bound = sorted(name for name, node in bench.api.nodes().items() if node)
+                    if bound:
+                        bench.delete(bound[which % len(bound)])
+                case "limit":
+                    limits[which] = amount
+                    adopt()
+            await bench.settle(1.0 if what == "time" else 0.0)
+            bench.show_all()
+        await bench.settle()
+        scheduler = bench.scheduler
+        for pod in bench.api.pods.values():
+            key = scheduler.queue.key(pod["metadata"]["uid"])
+            unit = key and scheduler.queue.unit(key)
+            if unit and scheduler.queue.state(unit.key) is QueueState.OVER_QUOTA:
+                assert isinstance(scheduler.accounts.within_quota(unit), OverQuota), unit.key
+        assert len(scheduler.queue.over_quota) == scheduler.queue.counts()[QueueState.OVER_QUOTA]
+
+    asyncio.run(run())

@@ -83,12 +83,9 @@ DURATION: Final = Bound(
         "TenantPolicy spec.gang.timeout",
         "PlatformPolicy spec.sharing.halfLife",
         "PlatformPolicy spec.backfill.durations[].duration",
-    ),
-    tolerated=(
-        "Pod spec.activeDeadlineSeconds",
-        "Pod spec.terminationGracePeriodSeconds",
         "PodGroup spec.scheduleTimeoutSeconds",
     ),
+    tolerated=("Pod spec.activeDeadlineSeconds", "Pod spec.terminationGracePeriodSeconds"),
 )
 """Seconds; ten years."""
 
@@ -102,10 +99,13 @@ GANG_SIZE: Final = Bound(
     limit="100000",
     saturates=True,
     keys=vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
-    fields=("TenantPolicy spec.gang.maxSize", "TenantPolicy spec.gang.minSize"),
-    tolerated=(
-        "PodGroup spec.minMember",
+    fields=(
         "PodGroup spec.schedulingPolicy.gang.minCount",
+        "PodGroup spec.minMember",
+        "pods of a workload that is one gang",
+        "PlatformPolicy spec.gang.maxSize",
+        "TenantPolicy spec.gang.maxSize",
+        "TenantPolicy spec.gang.minSize",
     ),
 )
 
@@ -117,7 +117,6 @@ QUANTITY: Final = Bound(
     saturates=True,
     keys=vocabulary.VRAM_FAMILIES,
     fields=("ResourceReservation spec.resources", "PlatformPolicy spec.hardware[].vram"),
-    tolerated=("Pod requests, limits and overhead",),
 )
 """As the scheduler counts: CPU in thousandths, everything else in whole units."""
 
@@ -126,6 +125,7 @@ AMOUNTS: Final = Bound(
     longest=1024,
     largest=quantity.MOST,
     limit=f"{quantity.MOST} resources, each at most {QUANTITY.limit}",
+    saturates=True,
     keys=(annotation(vocabulary.GANG_MEMBERS_ANNOTATION),),
 )
 """`cpu=4,memory=8Gi`; each amount is bounded as a `QUANTITY`."""

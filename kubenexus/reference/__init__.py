@@ -3,6 +3,7 @@ The reference pages of the documentation, generated from the code they describe.
 
     keys           every label and annotation, from `policies.vocabulary`
     keys_hardware  those about GPUs, fabric and topology
+    bounds         longest texts and largest values, from `policies.bounds`
     key_row        one row of these tables
     policy_fields  policies and reservations, from their models
     cli            the command line, from its functions
@@ -16,13 +17,14 @@ The reference pages of the documentation, generated from the code they describe.
 
 from collections.abc import Mapping
 
-from kubenexus.reference import chart_values, cli, events, keys, metrics, policy_fields
+from kubenexus.reference import bounds, chart_values, cli, events, keys, metrics, policy_fields
 
 
 def pages(*, values: str | None = None) -> Mapping[str, str]:
     """Path below the repository -> text; `values` is the text of the chart's values.yaml."""
     made = {
         "docs/reference/keys.md": keys.page(),
+        "docs/reference/bounds.md": bounds.page(),
         "docs/reference/policy.md": policy_fields.page(),
         "docs/reference/reservation.md": policy_fields.reservation_page(),
         "docs/reference/cli.md": cli.page(),

@@ -15,7 +15,7 @@ middle of a rollout is smaller than its gang. A workload scaled to 0 makes no ga
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from policies import vocabulary
+from policies import bounds, vocabulary
 from policies.checks import numa
 from policies.json_fields import Json
 from policies.pods.intent import Gang, Problem
@@ -47,17 +47,18 @@ def check(
     *,
     owner: Json | None = None,
     numa_sizes: Sequence[numa.Size] = (),
+    largest: int = bounds.DEFAULT_GANG_SIZE,
 ) -> Findings:
     """
     Check the templates of one object.
 
     `owner` is the controller of a pod, where it has one; `numa_sizes` are the largest NUMA nodes
-    that are known.
+    that are known; `largest` is the largest gang that the policies allow.
     """
     problems = [problem for member in members for problem in member.intent.problems]
     notes: list[Note] = []
     for group in _by_gang(members).values():
-        _check_gang(group, owner, problems, notes)
+        _check_gang(group, owner, largest, problems, notes)
         _check_order(group, notes)
     _check_mixed(members, notes)
     for member in members:
@@ -81,6 +82,7 @@ def _by_gang(members: Iterable[Member]) -> dict[str, list[tuple[Member, Gang]]]:
 def _check_gang(
     group: Sequence[tuple[Member, Gang]],
     owner: Json | None,
+    largest: int,
     problems: list[Problem],
     notes: list[Note],
 ) -> None:
@@ -88,7 +90,7 @@ def _check_gang(
         (member, gang.min_available) for member, gang in group if gang.min_available is not None
     ]
     if not sized:
-        _check_unsized(group, owner, problems, notes)
+        _check_unsized(group, owner, largest, problems, notes)
         return
     first, size = sized[0]
     for member, other in sized[1:]:
@@ -102,9 +104,24 @@ def _check_gang(
                     "give every member of the group the same min-available",
                 )
             )
+    if size > largest and not _is_broken(group):
+        path = _path(first, vocabulary.GANG_MIN_AVAILABLE_LABEL)
+        text = f"{vocabulary.GANG_MIN_AVAILABLE_LABEL} is {size}"
+        problems.append(too_large(path, text, largest))
     created = _created(group)
     if created and size > created:
         _too_few(group, first, size, created, problems, notes)
+
+
+def too_large(path: str, found: str, largest: int) -> Problem:
+    """The problem of a gang that is larger than the policies allow."""
+    return Problem(
+        "bounds",
+        path,
+        f"{found}, want at most {largest} pods in a gang",
+        f"lower it, or have a PlatformPolicy allow larger gangs (spec.gang.maxSize, at most"
+        f" {bounds.GANG_SIZE.limit})",
+    )
 
 
 def _created(group: Sequence[tuple[Member, Gang]]) -> int | None:
@@ -179,6 +196,7 @@ def _check_order(group: Sequence[tuple[Member, Gang]], notes: list[Note]) -> Non
 def _check_unsized(
     group: Sequence[tuple[Member, Gang]],
     owner: Json | None,
+    largest: int,
     problems: list[Problem],
     notes: list[Note],
 ) -> None:
@@ -192,6 +210,10 @@ def _check_unsized(
         else size_from(owner, gang.name)
     )
     if total is not None:
+        if total > largest:
+            path = _path(member, gang.name_key.name, gang.name_key.place)
+            text = f"the workload makes {total} pods of group {gang.name!r}, which has no size"
+            problems.append(too_large(path, text, largest))
         return
     if gang.is_locality_group:
         text = "its pods are placed close together, each as soon as it fits"

@@ -6,12 +6,12 @@ concept. These classes accept or reject one document at a time; `policies.engine
 compares documents, and `faults` words the messages.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from policies import vocabulary
+from policies import bounds, quantity, vocabulary
 from policies.documents.rules import (
     LABEL_VALUE,
     Duration,
@@ -27,6 +27,8 @@ from policies.documents.rules import (
     Tier,
 )
 from policies.documents.tenancy import Backfill, Quota, Sharing
+
+MAX_GANG_SIZE: Final = bounds.GANG_SIZE.largest
 
 
 class Metadata(BaseModel):
@@ -64,8 +66,12 @@ class TierSpec(Part):
     """A class of tenants."""
 
     name: Tier = Field(description="Name, as in the label tenant.kubenexus.io/tier.")
-    rank: int = Field(ge=0, description="The higher rank comes first; unique among tiers.")
-    weight: int = Field(default=1, ge=1, description="Share of what is left over, by weight.")
+    rank: int = Field(
+        ge=0, le=1_000_000, description="The higher rank comes first; unique among tiers."
+    )
+    weight: int = Field(
+        default=1, ge=1, le=1_000_000, description="Share of what is left over, by weight."
+    )
     priority_boost: int = Field(
         default=0,
         ge=0,
@@ -94,6 +100,13 @@ class GpuModel(Part):
     vram: Quantity = Field(description="Memory of one GPU.")
     high_end: bool = Field(default=False, description="Kept free for workloads that need it.")
 
+    @model_validator(mode="after")
+    def _vram_is_bounded(self) -> Self:
+        size = quantity.units(self.vram)
+        if size != bounds.QUANTITY.clamp(size):
+            raise ValueError(f"vram: {bounds.QUANTITY.too_large(str(self.vram))}")
+        return self
+
 
 class TopologyLevel(Part):
     """One topology level, such as a zone or a rack."""
@@ -101,6 +114,17 @@ class TopologyLevel(Part):
     name: RuleName = Field(description="Name of the level.")
     labels: Many[LabelKey] = Field(
         min_length=1, description="Node labels that hold it, the preferred one first."
+    )
+
+
+class GangBound(Part):
+    """The largest gang of any tenant."""
+
+    max_size: int = Field(
+        default=bounds.DEFAULT_GANG_SIZE,
+        ge=1,
+        le=MAX_GANG_SIZE,
+        description="Largest min-available, and most pods of a workload that is one gang.",
     )
 
 
@@ -123,6 +147,11 @@ class PlatformSpec(Rules):
     backfill: Backfill | None = Field(
         default=None, description="Backfill; one platform policy sets it."
     )
+    gang: GangBound | None = Field(
+        default=None,
+        description="The largest gang; one platform policy sets it. Absent:"
+        f" {bounds.DEFAULT_GANG_SIZE}.",
+    )
 
 
 class Tenant(Part):
@@ -139,8 +168,12 @@ class Tenant(Part):
 class GangLimits(Part):
     """Limits for pod groups."""
 
-    max_size: int | None = Field(default=None, ge=1, description="Largest min-available.")
-    min_size: int | None = Field(default=None, ge=1, description="Smallest min-available.")
+    max_size: int | None = Field(
+        default=None, ge=1, le=MAX_GANG_SIZE, description="Largest min-available."
+    )
+    min_size: int | None = Field(
+        default=None, ge=1, le=MAX_GANG_SIZE, description="Smallest min-available."
+    )
     timeout: Duration | None = Field(
         default=None,
         description="How long a gang waits for missing members, where its pods set no timeout.",

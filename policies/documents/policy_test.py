@@ -4,12 +4,12 @@ PolicyTest: the document with the results that an author expects of policies.
 `policies.engine.policy_tests` compares the expectations.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AwareDatetime, Field, Strict, model_validator
+from pydantic import Field, model_validator
 
 from policies.documents.policy import Metadata
-from policies.documents.rules import Many, Operation, Part
+from policies.documents.rules import Many, Operation, Part, Time
 
 
 class NamespaceOf(Part):
@@ -98,7 +98,7 @@ class TestSpec(Part):
     policies: Many[str] = Field(
         default=(), description="Files or folders with the policies, from this file's folder on."
     )
-    now: Annotated[AwareDatetime, Strict(False)] | None = Field(
+    now: Time | None = Field(
         default=None, description="The time that exceptions' ends are compared with."
     )
     cases: Many[Case] = Field(min_length=1, description="The cases.")

@@ -10,16 +10,14 @@ The model accepts or rejects one object at a time. Admission decides who may wri
 what becomes of it.
 """
 
-from typing import Annotated, Final, Self
+from typing import Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from policies import quantity
-from policies.documents.rules import LabelKey, LabelValue, Many, Name, Part, Quantity
+from policies import bounds, quantity
+from policies.documents.rules import LabelKey, LabelValue, Many, Name, Part, Quantity, Time
 from policies.documents.tenancy import TenantName, resource_name_fault
 from policies.text import timestamp
-
-Instant = Annotated[AwareDatetime, Strict(False)]
 
 MOST: Final = 10_000  # places of one reservation
 
@@ -74,10 +72,10 @@ class Spec(Part):
         default_factory=dict,
         description="Resource name to quantity. Without it, whole nodes are reserved.",
     )
-    from_: Instant | None = Field(
+    from_: Time | None = Field(
         default=None, alias="from", description="RFC 3339 time with a zone; absent: immediately."
     )
-    until: Instant = Field(description="RFC 3339 time with a zone, at which the reservation ends.")
+    until: Time = Field(description="RFC 3339 time with a zone, at which the reservation ends.")
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
@@ -109,6 +107,9 @@ class Spec(Part):
                 raise ValueError(problem)
             if quantity.parse(amount) <= 0 and self.pod_group is None:
                 raise ValueError(f"{name}: found {amount!r}, want more than zero")
+            counted = quantity.amount(name, amount)
+            if counted != bounds.QUANTITY.clamp(counted):
+                raise ValueError(f"{name}: {bounds.QUANTITY.too_large(str(amount))}")
         return self
 
     @model_validator(mode="after")

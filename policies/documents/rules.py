@@ -5,7 +5,7 @@ Unknown fields are rejected, and every part is frozen. Descriptions become the J
 reference. `policy` holds the documents, `policies.engine.compiled` the compiled expressions.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from policies import duration, quantity
+from policies import bounds, duration, quantity
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Strict(False)]  # a list in the document, a tuple in the model
@@ -48,18 +48,37 @@ Cel = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 
 
 def _quantity(value: str | int | float) -> str | int | float:
+    if isinstance(value, str) and not bounds.QUANTITY.holds(value):
+        raise ValueError(bounds.QUANTITY.too_long(value))
     if quantity.parse(value) < 0:
         raise ValueError(f"found {value!r}, want zero or more")
     return value
 
 
 def _duration(value: str) -> str:
-    duration.parse(value)
+    if not bounds.DURATION.holds(value):
+        raise ValueError(bounds.DURATION.too_long(value))
+    seconds = duration.parse(value)
+    if seconds != bounds.DURATION.clamp(seconds):
+        raise ValueError(bounds.DURATION.too_large(value))
+    return value
+
+
+def _time(value: datetime) -> datetime:
+    """A time at the edge of the calendar has no equivalent in other zones."""
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("found a time outside the years 1 to 9999 in UTC") from None
     return value
 
 
 Quantity = Annotated[str | int | float, AfterValidator(_quantity)]
-Duration = Annotated[str, AfterValidator(_duration)]
+"""An amount of any size, such as that of a whole cluster."""
+Duration = Annotated[
+    str, AfterValidator(_duration), Field(json_schema_extra={"maxLength": bounds.DURATION.longest})
+]
+Time = Annotated[AwareDatetime, Strict(False), AfterValidator(_time)]
 
 
 class Part(BaseModel):
@@ -283,7 +302,7 @@ class Exemption(Part):
 
     name: RuleName = Field(description="Name, for messages and audit.")
     when: Cel = Field(description="CEL, true or false; where it fails, nothing is excepted.")
-    until: Annotated[AwareDatetime, Strict(False)] | None = Field(
+    until: Time | None = Field(
         default=None,
         description="RFC 3339 time with a zone, from which the exception is ignored.",
     )

@@ -75,6 +75,8 @@ def _rows(model: PlatformPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]
             yield "share of", share.name, ("spec", "sharing", "tenants", index, "name")
     if spec.backfill is not None:
         yield "setting", "backfill", ("spec", "backfill")
+    if spec.gang is not None:
+        yield "setting", "gang", ("spec", "gang")
 
 
 def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:

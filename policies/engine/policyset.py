@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies import vocabulary
+from policies import bounds, vocabulary
 from policies.documents import label_selectors
 from policies.documents.policy import (
     GpuModel,
@@ -48,6 +48,7 @@ class PolicyTables:
     backfill: Backfill = field(default_factory=Backfill)
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # tenant -> its own
     tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if set
+    largest_gang: int = bounds.DEFAULT_GANG_SIZE
 
     @classmethod
     def of(cls, models: Iterable[Policy]) -> "PolicyTables":
@@ -71,6 +72,9 @@ class PolicyTables:
                 for model in documents
                 if isinstance(model, TenantPolicy)
             },
+            largest_gang=next(
+                (spec.gang.max_size for spec in specs if spec.gang), bounds.DEFAULT_GANG_SIZE
+            ),
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from policies import quantity, vocabulary
 from policies.checks import gang as gang_checks
-from policies.checks import numa, policy_object, quota, reservation
+from policies.checks import numa, pod_group, policy_object, quota, reservation
 from policies.engine import classify, kueue
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet, PolicyTables
@@ -179,7 +179,7 @@ def validate(
     With `guarded` off only the object counts: the audit validates objects that exist, without an
     operation.
     """
-    guard_problems = _guard_problems(review, facts) if guarded else []
+    guard_problems = _guard_problems(review, facts, policies.tables) if guarded else []
     if guards.removes_finalizers(review) or not _is_evaluated(review, policies):
         failures = tuple(_failures(guard_problems))
         return Decision(allowed=not failures, failures=failures)
@@ -217,8 +217,14 @@ def validate(
     )
 
 
-def _guard_problems(review: Review, facts: Facts) -> list[Problem]:
-    return guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod, scaled=facts.owner)
+def _guard_problems(review: Review, facts: Facts, tables: PolicyTables) -> list[Problem]:
+    return guards.problems(
+        review,
+        trust=facts.trust,
+        bound_pod=facts.bound_pod,
+        scaled=facts.owner,
+        largest_gang=tables.largest_gang,
+    )
 
 
 def _is_evaluated(review: Review, policies: PolicySet) -> bool:
@@ -240,17 +246,29 @@ def _checked(
         return gang_checks.Findings()
     # For defaults of policies a host without NUMA facts counts as one NUMA node: no warning.
     sizes = facts.numa_sizes if profiles.numa_by(review.object, evaluation) == "user" else ()
-    checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes)
     tenant, tables = evaluation.identity.tenant, policies.tables
-    problems = (*checked.problems, *quota.check(members, tenant, tables))
+    largest = tables.largest_gang
+    checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes, largest=largest)
+    problems = (
+        *checked.problems,
+        *quota.check(members, tenant, tables),
+        *_pod_group_problems(review, review.object, largest),
+    )
     if problems and review.operation == "UPDATE" and review.old_object is not None:
         old = members_of(review.old_object)
         before = (
-            *gang_checks.check(old, owner=facts.owner).problems,
+            *gang_checks.check(old, owner=facts.owner, largest=largest).problems,
             *quota.check(old, tenant, tables),
+            *_pod_group_problems(review, review.old_object, largest),
         )
         problems = tuple(row for row in problems if row not in before)
     return replace(checked, problems=problems)
+
+
+def _pod_group_problems(review: Review, obj: Json, largest: int) -> tuple[Problem, ...]:
+    if not pod_group.is_pod_group(review.group, review.kind):
+        return ()
+    return pod_group.check(obj, review.group, largest=largest)
 
 
 def _policy_problems(review: Review, policies: PolicySet) -> Iterable[Problem]:

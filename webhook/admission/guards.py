@@ -9,7 +9,8 @@ Operations that are denied on admitted objects, for every user and on every path
     namespaces               UPDATE   only users who manage tenants change the tenant
     resourcereservations     both     of a tenant: only those users; of a pod group, and every
                                       status: only the scheduler
-    scale of a workload      UPDATE   no fewer pods than its gang needs, except zero
+    scale of a workload      UPDATE   no fewer pods than its gang needs, except zero, and no gang
+                                      larger than the policies allow
 
 Pure. Policies decide on the content of an object; guards decide on the operation.
 """
@@ -18,12 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from policies import vocabulary
+from policies import bounds, vocabulary
 from policies.checks import gang
 from policies.json_fields import mapping
 from policies.pods import workloads
 from policies.pods.intent import Problem
 from policies.pods.members import members_of
+from policies.text import shown
 from policies.vocabulary import Key
 from webhook.review.codec import Review
 
@@ -52,11 +54,13 @@ def problems(
     trust: TrustedUsers,
     bound_pod: Json | None = None,
     scaled: Json | None = None,
+    largest_gang: int = bounds.DEFAULT_GANG_SIZE,
 ) -> list[Problem]:
     """
     The reasons to deny the operation.
 
-    `bound_pod` is the pod of a Binding, `scaled` the workload whose `scale` is written.
+    `bound_pod` is the pod of a Binding, `scaled` the workload whose `scale` is written,
+    `largest_gang` the largest gang that the policies allow.
     """
     match (review.resource, review.subresource, review.operation):
         case ("pods", "", "CREATE"):
@@ -70,7 +74,7 @@ def problems(
         case ("resourcereservations", "" | "status", _):
             return list(_reserved(review, trust))
         case (_, "scale", "UPDATE"):
-            return list(_scaled(review, scaled))
+            return list(_scaled(review, scaled, largest_gang))
     return []
 
 
@@ -123,7 +127,7 @@ def _created(review: Review) -> Iterator[Problem]:
         yield Problem(
             "node-preset",
             "spec.nodeName",
-            f"found {spec['nodeName']!r}, but {vocabulary.SCHEDULER_NAME} chooses the node",
+            f"found {shown(spec['nodeName'])}, but {vocabulary.SCHEDULER_NAME} chooses the node",
             "remove spec.nodeName; use a nodeSelector to ask for a node",
         )
     assignment = _value(review.object, _ASSIGNED)
@@ -131,7 +135,7 @@ def _created(review: Review) -> Iterator[Problem]:
         yield Problem(
             "assignment-preset",
             f"metadata.annotations['{_ASSIGNED.name}']",
-            f"found {assignment!r}, but NUMA nodes and GPUs are assigned by the scheduler",
+            f"found {shown(assignment)}, but NUMA nodes and GPUs are assigned by the scheduler",
             "remove the annotation",
         )
 
@@ -212,16 +216,16 @@ def _reserved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
         )
 
 
-def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
+def _scaled(review: Review, workload: Json | None, largest: int) -> Iterator[Problem]:
     """Problems of the workload with the new number of pods that it does not have now."""
     if workload is None:
         return
     after = workloads.scaled(workload, _replicas(review.object))
     before = workloads.scaled(workload, _replicas(review.old_object))
     # Messages contain numbers, so rules are compared: a gang that was too small may grow.
-    known = {problem.rule for problem in gang.check(members_of(before)).problems}
-    for problem in gang.check(members_of(after)).problems:
-        if problem.rule == "gang-size" and problem.rule not in known:
+    known = {row.rule for row in gang.check(members_of(before), largest=largest).problems}
+    for problem in gang.check(members_of(after), largest=largest).problems:
+        if problem.rule in ("gang-size", "bounds") and problem.rule not in known:
             yield replace(problem, path="spec.replicas")
 
 
@@ -263,4 +267,4 @@ def _user(review: Review) -> str:
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is None else repr(value)
+    return "nothing" if value is None else shown(value, most=256)

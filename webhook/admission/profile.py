@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from policies import vocabulary
+from policies import bounds, vocabulary
 from policies.engine.result import Evaluation
 from policies.json_fields import mapping
 from policies.pods.intent import Intent
@@ -33,7 +33,8 @@ def read(pod: Json) -> Json:
     """The profile on the pod, written by an earlier decision or by the user."""
     annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
     try:
-        return mapping(orjson.loads(str(annotations.get(vocabulary.PROFILE_ANNOTATION) or "{}")))
+        text = bounds.JSON.text(annotations.get(vocabulary.PROFILE_ANNOTATION))
+        return mapping(orjson.loads(text or "{}"))
     except orjson.JSONDecodeError:
         return {}
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from cluster.discovery import Served
 from policies import vocabulary
+from policies.checks import pod_group
 from policies.pods import workloads
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ def is_never_sent(group: str, resource: str) -> bool:
 
 
 def fixed() -> frozenset[RegisteredRule]:
-    """Pods and their subresources, the workloads of the table, and their `scale`."""
+    """Pods and their subresources, workloads of the table and their `scale`, and PodGroups."""
     rows = {
         RegisteredRule(group, name, operation)
         for group, names in workloads.resources_by_group().items()
@@ -67,6 +68,11 @@ def fixed() -> frozenset[RegisteredRule]:
     rows |= {
         RegisteredRule(group, f"{workloads.plural(kind)}/scale", "UPDATE")
         for group, kind in workloads.SCALED
+    }
+    rows |= {
+        RegisteredRule(group, "podgroups", operation)
+        for group in pod_group.GROUPS
+        for operation in _CHANGES
     }
     return frozenset(
         rows | {RegisteredRule("", f"pods/{part}", "UPDATE") for part in _PARTS_OF_PODS}

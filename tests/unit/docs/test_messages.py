@@ -163,6 +163,20 @@ REFUSED: Final[dict[str, Json]] = {
     "fabric": annotated(vocabulary.CO_LOCATE_ANNOTATION, "close"),
     "vram": annotated(vocabulary.VRAM_ANNOTATION, "80 GB"),
     "duration": annotated(vocabulary.EXPECTED_DURATION_ANNOTATION, "long"),
+    "bounds of a text": annotated(vocabulary.EXPECTED_DURATION_ANNOTATION, "1" * 60_000),
+    "bounds of a duration": a_pod(
+        "train",
+        labels=in_gang(),
+        annotations={vocabulary.GANG_TIMEOUT_ANNOTATION: "99999999999h"},
+    ),
+    "bounds of a gang": a_pod("train", labels=in_gang("train", 20_000)),
+    "bounds of a workload": job(None, parallelism=20_000),
+    "bounds of a PodGroup": {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2**31 - 1}}},
+    },
     "text": a_pod("train", labels={NAME: "train", MIN: 4}),  # type: ignore[dict-item]  # a slip of YAML
     "tenant": a_pod("train", labels={vocabulary.TENANT_LABEL: "shop"}),
     "tier": a_pod("train", labels={vocabulary.TIER_LABEL: "platinum"}),

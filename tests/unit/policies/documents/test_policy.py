@@ -87,6 +87,40 @@ def document_faults(tmp_path: Path, text: str) -> list[str]:
             id="a duration that is none",
         ),
         pytest.param(
+            f"  gang: {{timeout: '{'1' * 60_000}'}}\n",
+            [
+                f"a.yaml:6:19: spec.gang.timeout: found '{'1' * 40}'... of 60000 characters, want at"
+                " most 32 characters"
+            ],
+            id="a duration that is too long to be read",
+        ),
+        pytest.param(
+            "  gang: {timeout: 99999999999h, maxSize: 100001}\n",
+            [
+                "a.yaml:6:19: spec.gang.timeout: found '99999999999h', want at most 87600h",
+                "a.yaml:6:42: spec.gang.maxSize: found 100001: input should be less than or equal to"
+                " 100000",
+            ],
+            id="a duration and a size above their bounds",
+        ),
+        pytest.param(
+            f"  quota: {{max: {{cpu: '{'1' * 65}'}}}}\n",
+            [
+                f"a.yaml:6:22: spec.quota.max.cpu: found '{'1' * 40}'... of 65 characters, want at"
+                " most 64 characters"
+            ],
+            id="a quantity that is too long to be read",
+        ),
+        pytest.param(
+            "  exceptions:\n"
+            "  - {name: e, when: 'true', until: '9999-12-31T23:59:59-01:00', reason: x}\n",
+            [
+                "a.yaml:7:36: spec.exceptions[0].until: found a time outside the years 1 to 9999 in"
+                " UTC"
+            ],
+            id="an end beyond the calendar",
+        ),
+        pytest.param(
             "  gang: {minSize: 5, maxSize: 2}\n",
             ["a.yaml:6:9: spec.gang: minSize 5 is above maxSize 2"],
             id="a smallest size above the largest",

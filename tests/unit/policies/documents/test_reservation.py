@@ -56,6 +56,19 @@ GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "p
             id="zero",
         ),
         pytest.param(
+            {**TENANT, "resources": {"cpu": "9E"}},
+            [
+                "spec: cpu: found '9E', want at most 2^53 bytes or devices, or 2^53 thousandths of a"
+                " CPU"
+            ],
+            id="more than a node can have",
+        ),
+        pytest.param(
+            {**TENANT, "nodes": ["n"], "until": "9999-12-31T23:59:59-01:00"},
+            ["spec.until: found a time outside the years 1 to 9999 in UTC"],
+            id="until beyond the calendar",
+        ),
+        pytest.param(
             {**TENANT, "nodes": ["n"], "from": UNTIL},
             [f"spec: until {UNTIL} is not after from {UNTIL}; give a later one"],
             id="over before it begins",

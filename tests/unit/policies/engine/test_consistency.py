@@ -95,6 +95,11 @@ def tenant(name: str, policy: str, **spec: Any) -> Json:
             id="two policies that set backfill",
         ),
         pytest.param(
+            [a_platform_policy(name, gang={"maxSize": 20_000}) for name in ("x", "y")],
+            ["PlatformPolicy/y spec.gang: setting 'gang' is given in x (PlatformPolicy/x) already"],
+            id="two policies that set the largest gang",
+        ),
+        pytest.param(
             [a_platform_policy("x", priorityClasses=[{"name": "high", "tier": "platinum"}])],
             [
                 "PlatformPolicy/x spec.priorityClasses[0].tier:"

@@ -59,7 +59,9 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
         RegisteredRule("kubeflow.org", "pytorchjobs/scale", "UPDATE"),
     } <= rows
     whole = {(row.group, row.resource) for row in rows if "/" not in row.resource}
-    assert whole == {(group, workloads.plural(kind)) for group, kind in workloads.KINDS}
+    pod_groups = {("scheduling.k8s.io", "podgroups"), ("scheduling.x-k8s.io", "podgroups")}
+    workload_kinds = {(group, workloads.plural(kind)) for group, kind in workloads.KINDS}
+    assert whole == workload_kinds | pod_groups
     assert {row.operation for row in rows} == CHANGES
 
 

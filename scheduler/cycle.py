@@ -6,6 +6,7 @@ The scheduling cycle, without I/O: which unit is planned next, and what becomes 
     3. pop the first unit of the active queue
     4. plan it on the snapshot, within its limits
     5. placed ──▶ bind;   over quota, unschedulable ──▶ requeue and report
+       an error ──▶ that unit is quarantined, and the cycle goes on
 
 The scheduler drives the cycle with the real clock and binds through the API server. `kubenexus
 simulate` drives the same cycle with a virtual clock, where each bind succeeds at once. What either
@@ -41,6 +42,11 @@ class CycleEffects(Protocol):
     def over_quota(self, unit: Unit, rejection: NoFit) -> None: ...
 
     def unschedulable(self, unit: Unit, rejection: NoFit) -> None: ...
+
+    def failed(self, unit: Unit, plan: Plan | None, error: Exception) -> None:
+        """The attempt ended with an error, after this plan or without one: undo what it did, and
+        quarantine the unit. Raises the error if it does not concern this unit alone."""
+        ...
 
 
 class Tenancy(Protocol):
@@ -113,16 +119,25 @@ class SchedulingCycle:
 
     def schedule(self, unit: Unit) -> None:
         """Plan a popped unit, and hand over the outcome."""
+        plan: Plan | None = None
         start = self._now()
-        plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
-        now = self._now()
-        self._metrics.planning.observe(now - start)
+        try:
+            plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
+            now = self._now()
+            self._metrics.planning.observe(now - start)
+            self._hand_over(unit, plan, now)
+        except Exception as error:
+            self._metrics.attempts.labels("error").inc()
+            self._effects.failed(unit, plan, error)
+
+    def _hand_over(self, unit: Unit, plan: Plan, now: float) -> None:
         match plan:
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
                 self._tenancy.placed(unit, plan)
                 self._effects.placed(unit, plan)
                 self.cluster_event(POD_EVENT)
+                return
             case NoFit() if plan.over_quota:
                 self._metrics.attempts.labels("over_quota").inc()
                 self._queue.mark_over_quota(unit.key, now, plan)
@@ -134,6 +149,7 @@ class SchedulingCycle:
                 self._queue.mark_unschedulable(unit.key, now, plan)
                 self._tenancy.misfit(unit)
                 self._effects.unschedulable(unit, plan)
+        self._queue.tried(unit.key)
 
     def next_at(self) -> float | None:
         """When `prepare` next has something to do, by the clock."""

@@ -7,6 +7,7 @@ The scheduler: watch events in, bindings out.
                                       4. `cycle` pops a unit and plans it
                                       5. bind in a task of its own; planning goes on
     bind answered ──▶ confirm, or forget and requeue
+    an error ──▶ the step is undone, its unit quarantined, everything else goes on (`isolation`)
 
 Everything runs in one event loop: callbacks and planning never interleave, only binds wait. Events
 and conditions go through queues of their own and delay nothing. Nothing here survives a restart,
@@ -16,7 +17,7 @@ and nothing needs to: the watches deliver all of it again.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cluster.informer import EventKind, WatchEvent
@@ -28,18 +29,20 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.comparer import Mismatch, compare
 from scheduler.cache.snapshot import Snapshot
 from scheduler.cycle import SchedulingCycle
+from scheduler.errors import ErrorStep
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Inspector
 from scheduler.feed import Feed
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.pod_groups import PodGroups
 from scheduler.gang.recovery import GangRecovery
+from scheduler.isolation import Isolation, brief
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
-from scheduler.model.plan import NoFit, Placed
+from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod, PodKey, is_schedulable
 from scheduler.model.policy import PlacementTables
-from scheduler.model.unit import Unit
+from scheduler.model.unit import Unit, UnitKey
 from scheduler.options import CycleSettings
 from scheduler.plan import planner
 from scheduler.plugins import registry as plugin_registry
@@ -48,6 +51,7 @@ from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.plugins.registry import Registry
 from scheduler.provisioning.controller import ProvisioningController
 from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.report import events
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
 from scheduler.tenancy.context import SchedulingContext
@@ -81,6 +85,7 @@ class Scheduler:
     ) -> None:
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks()
+        self.isolation = Isolation(metrics, repair=lambda: self.cache.repair())
         snapshot = Snapshot(registry)
         self.accounts = QuotaAccounts(GpuKinds(snapshot))
         self.shares = FairShares(self.accounts.ledger)
@@ -102,6 +107,7 @@ class Scheduler:
             boost=lambda tier: snapshot.tables.boost(tier),
             reserved=self.reservations,
             has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,
+            on_error=lambda key, error: self.unit_failed(key, ErrorStep.QUEUE, error),
         )
         self.recovery = GangRecovery(
             queue=self.queue,
@@ -303,6 +309,25 @@ class Scheduler:
             self.cycle.nodes_changed(nodes)
             self._wake.set()
 
+    # --- errors ---
+
+    def unit_failed(
+        self, key: UnitKey, step: ErrorStep, error: Exception, pods: Sequence[Pod] = ()
+    ) -> None:
+        """The scheduler itself failed on this unit: quarantine it and go on. `pods` wait again."""
+        self.isolation.report(step, key, error)
+        text = brief(error)
+        delay = self.queue.quarantine(key, self._now(), text, pods)
+        if delay is None:
+            return
+        with self.isolation.step(ErrorStep.REPORT, key):
+            note = events.error_text(
+                f"{'pod group' if isinstance(key, GangKey) else 'pod'} {key}",
+                text,
+                retry_after=delay,
+            )
+            self._reporter.quarantined(self.queue.pods(key), note)
+
     # --- the cycle ---
 
     async def run(self) -> None:
@@ -392,6 +417,15 @@ class _Effects:
 
     def over_quota(self, unit: Unit, rejection: NoFit) -> None:
         self._reporter.over_quota(unit, rejection)
+
+    def failed(self, unit: Unit, plan: Plan | None, error: Exception) -> None:
+        scheduler = self._scheduler
+        pods: list[Pod] = []
+        with scheduler.isolation.step(ErrorStep.PLAN, unit.key):
+            placed = plan if isinstance(plan, Placed) else None
+            pods = scheduler.binding_cycles.abandon(unit, placed)
+        scheduler.reservations.drop_plan(unit.key)
+        scheduler.unit_failed(unit.key, ErrorStep.PLAN, error, pods)
 
     def unschedulable(self, unit: Unit, rejection: NoFit) -> None:
         scheduler = self._scheduler

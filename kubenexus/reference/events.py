@@ -116,6 +116,12 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         " scheduler could not create it; another one follows",
     ),
     (
+        events.SCHEDULER_ERROR,
+        "Warning",
+        "the scheduler itself failed on the pod or its gang, which it tries again after 5s to 5m or"
+        " when a pod of it changes; the note names the error",
+    ),
+    (
         events.POLICIES_REFUSED,
         "Warning",
         "newer policies have faults and the last good ones stay in force; on the policy object, or"
@@ -150,6 +156,11 @@ CONDITIONS: Final[tuple[Row, ...]] = (
         scheduling.REFUSED,
         "`PodScheduled`",
         "the API server or a policy on it rejects the binding; retried after 5m to 1h",
+    ),
+    (
+        scheduling.ERROR,
+        "`PodScheduled`",
+        "the scheduler itself failed on the pod or its gang; another node would not help",
     ),
     (
         stale_gang_eviction.DISRUPTION_REASON,

@@ -65,6 +65,7 @@ class BindingCycles:
         self._reporter = reporter
         self._pending = pending
         self._tasks: set[asyncio.Task[None]] = set()
+        self._in_flight: set[str] = set()  # uids of pods whose task is not done with them
 
     def __len__(self) -> int:
         """Plans whose binds are in flight."""
@@ -91,10 +92,26 @@ class BindingCycles:
             self._partial_gangs.start_binding(unit.key)
         since = now if view is None else view.since
         self.pods_in_flight += len(plan.placements)
+        self._in_flight.update(uids)
         binding = _Binding(unit, plan.placements, rejected, since, bound)
         task = self._context.tasks.start(self._bind(binding))
         self._tasks.add(task)
         task.add_done_callback(self._done)
+
+    def abandon(self, unit: Unit, plan: Placed | None) -> list[Pod]:
+        """
+        An error came before the binds of this plan began: forget its placements, as after failed
+        binds. Returns the pods that still need a node.
+        """
+        placements = plan.placements if plan is not None else ()
+        aside = [p for p in placements if p.pod.uid not in self._in_flight]
+        for placement in aside:
+            self._context.freed(self._cache.forget(placement.pod.uid))
+        if aside:
+            why = "an error of the scheduler came before the bind"
+            self._prebind.finish(unit, [Unbound(placement, why) for placement in aside])
+        pods = (self._pending(pod.uid) for pod in unit.pods if pod.uid not in self._in_flight)
+        return [pod for pod in pods if pod is not None]
 
     async def finish(self, seconds: float) -> None:
         """Wait at most so long for the binds in flight."""
@@ -120,6 +137,7 @@ class BindingCycles:
             [result.placement for result in results if isinstance(result, Unbound)]
         )
         self.pods_in_flight -= len(binding.placements)
+        self._in_flight.difference_update(p.pod.uid for p in binding.placements)
         self._apply(unit, results)
         bound = [result.placement for result in results if isinstance(result, Bound)]
         if isinstance(unit.key, GangKey):

@@ -19,6 +19,9 @@ are counted there.
 Nodes go into the snapshot as all sources together tell them: `hosts` knows more of some than their
 objects do, and a node is put anew when that changes.
 
+A call that raises leaves the pod as it was, or out of the cache, and marks its node as broken;
+`repair` rebuilds such nodes from their pods.
+
 Not here: pods that wait for a node (`queueing`), and what is free (`snapshot`).
 """
 
@@ -29,7 +32,7 @@ from typing import Protocol
 
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.cache.snapshot import Snapshot
-from scheduler.errors import InvariantError
+from scheduler.errors import CorruptState, InvariantError
 from scheduler.hostinfo.inventory import HostInventory, VramOf
 from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.gang import GangKey
@@ -180,6 +183,24 @@ class Cache:
             self.snapshot.drop_node(name)
             self.reserved.node_gone(name)
 
+    def repair(self) -> None:
+        """Rebuild the nodes on which a change broke off: drop each, and charge its pods anew."""
+        snapshot = self.snapshot
+        if not snapshot.broken or snapshot.in_trial:
+            return
+        for name in sorted(snapshot.broken & snapshot.table.nodes.keys()):
+            node = snapshot.table.nodes[name]
+            charged = self._charged_on(name, self._pods_on(name))
+            try:
+                snapshot.drop_node(name)
+                snapshot.put_node(node)
+                for pod, assignment in charged:
+                    snapshot.charge(pod, name, assignment)
+            except Exception as error:
+                raise CorruptState(f"node {name} cannot be rebuilt from its pods") from error
+        snapshot.freed += 1
+        snapshot.broken.clear()
+
     # --- watch events ---
 
     def put_pod(self, pod: Pod) -> tuple[str, ...]:
@@ -202,7 +223,14 @@ class Cache:
             self._count(pod)
             return ()
         freed = self._remove(pod.uid)
-        self._insert(fresh)
+        try:
+            self._insert(fresh)
+        except Exception:
+            # What is known to run there counts on, so that no other pod is planned in its place.
+            if cached is not None:
+                self._remember(cached)
+                self.snapshot.broken.add(cached.node)
+            raise
         return freed
 
     def drop_pod(self, uid: str) -> tuple[str, ...]:
@@ -217,7 +245,11 @@ class Cache:
         if uid in self._pods:
             raise InvariantError(f"pod {placement.pod.key} ({uid}) is placed already")
         self.snapshot.place(placement.pod, placement.node, placement.assignment)
-        self._remember(CachedPod(placement, assumed=True))
+        try:
+            self._remember(CachedPod(placement, assumed=True))
+        except Exception:
+            self.snapshot.broken.add(placement.node)
+            raise
 
     def forget(self, uid: str) -> tuple[str, ...]:
         """Undo `assume`. What the watch has confirmed meanwhile stays."""
@@ -236,32 +268,49 @@ class Cache:
         return (self._pods[uid] for uid in sorted(self._on.get(node, ())))
 
     def _insert(self, cached: CachedPod) -> None:
-        if cached.node in self.snapshot:
-            self.snapshot.charge(cached.pod, cached.node, cached.assignment)
+        """Remembered first: a node on which the charge breaks off is rebuilt without the pod only
+        if the pod is not in the cache."""
         self._remember(cached)
+        if cached.node not in self.snapshot:
+            return
+        try:
+            self.snapshot.charge(cached.pod, cached.node, cached.assignment)
+        except Exception:
+            self._forget(cached)
+            raise
 
     def _remember(self, cached: CachedPod) -> None:
+        self._usage.charge(cached.pod, cached.node)
         self._pods[cached.pod.uid] = cached
         self._on.setdefault(cached.node, set()).add(cached.pod.uid)
-        self._usage.charge(cached.pod, cached.node)
         self._rank(cached.pod, +1)
         self._count(cached.pod)
 
     def _remove(self, uid: str) -> tuple[str, ...]:
-        cached = self._pods.pop(uid, None)
+        cached = self._pods.get(uid)
         if cached is None:
             return ()
-        self._usage.uncharge(uid)
+        self._forget(cached)
+        if cached.node not in self.snapshot:
+            return ()
+        self.snapshot.release(cached.pod, cached.node, cached.assignment)
+        return (cached.node,)
+
+    def _forget(self, cached: CachedPod) -> None:
+        """Undo `_remember`."""
+        uid = cached.pod.uid
+        del self._pods[uid]
         self._rank(cached.pod, -1)
         here = self._on[cached.node]
         here.discard(uid)
         if not here:
             del self._on[cached.node]
         self._discount(cached.pod)
-        if cached.node not in self.snapshot:
-            return ()
-        self.snapshot.release(cached.pod, cached.node, cached.assignment)
-        return (cached.node,)
+        try:
+            self._usage.uncharge(uid)
+        except Exception:
+            self.snapshot.broken.add(cached.node)
+            raise
 
     def _charged_on(self, node: str, pods: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:
         """The pods on the node, and the capacity reserved there."""

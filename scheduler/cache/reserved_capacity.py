@@ -44,8 +44,13 @@ class ReservedCapacity:
     def put(self, key: UnitKey, placements: Iterable[Placement]) -> None:
         self.end(key)
         charged = tuple(placement for placement in placements if placement.node in self._snapshot)
-        for placement in charged:
-            self._snapshot.charge(placement.pod, placement.node, placement.assignment)
+        try:
+            for placement in charged:
+                self._snapshot.charge(placement.pod, placement.node, placement.assignment)
+        except Exception:
+            # Nothing is reserved then: the repair of these nodes drops what was charged.
+            self._snapshot.broken.update(placement.node for placement in charged)
+            raise
         if charged:
             self._placements[key] = charged
 

@@ -2,9 +2,10 @@
 Free capacity, node by node: the snapshot that plans are made on.
 
     charge / release    pods as the API shows them, whether they fit or not
-    place               a decision of this scheduler: it must fit, or the state is wrong and the
-                        program stops
+    place               a decision of this scheduler: it must fit, or the state is wrong
     trial               every change inside it is undone exactly at its end
+    broken              nodes on which a plugin failed in the middle of a change; the cache rebuilds
+                        them (`Cache.repair`) before the next plan
 
 Amounts of nodes are in `table`. Each plugin of the registry keeps the state that its filters read.
 Pods are not stored here: `cache.cache` knows them, and feeds the snapshot from watches.
@@ -50,6 +51,7 @@ class Snapshot:
         self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler nominated
         self.freed = 0
         self.moved = 0
+        self.broken: set[str] = set()
         self._undo: list[tuple[str, Pod, Assignment, int]] = []  # with the sign of the change
         self._trials = 0
 
@@ -118,12 +120,14 @@ class Snapshot:
 
     def place(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         self._move(pod, node, assignment, +1)
+        if self._trials:
+            self._undo.append((node, pod, assignment, -1))
         row = self.table.rows[node]
         for name, _ in pod.spec.requests:
             if self.table.free_at(row, name) < 0:
+                if not self._trials:
+                    self._move(pod, node, assignment, -1)
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
-        if self._trials:
-            self._undo.append((node, pod, assignment, -1))
 
     def adopt(self, tables: PlacementTables) -> None:
         """Use these policies from now on: everything derived from others is derived again."""
@@ -177,15 +181,34 @@ class Snapshot:
             yield
         finally:
             self._trials -= 1
-            while len(self._undo) > mark:
-                node, pod, assignment, sign = self._undo.pop()
-                self._move(pod, node, assignment, sign)
+            self._roll_back(mark)
+
+    @property
+    def in_trial(self) -> bool:
+        return self._trials > 0
+
+    def _roll_back(self, mark: int) -> None:
+        """Undo all changes since the mark; on a broken node the repair does it."""
+        failure: Exception | None = None
+        while len(self._undo) > mark:
+            node, pod, assignment, sign = self._undo.pop()
+            if node not in self.broken:
+                try:
+                    self._move(pod, node, assignment, sign)
+                except Exception as error:
+                    failure = error
+        if failure is not None:
+            raise InvariantError("a trial was not undone by a plugin") from failure
 
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
         row = self.table.rows[node]
-        for change in self.plugins.charge if sign > 0 else self.plugins.uncharge:
-            change(pod, row, assignment)
         self.moved += 1
+        try:
+            for change in self.plugins.charge if sign > 0 else self.plugins.uncharge:
+                change(pod, row, assignment)
+        except Exception:
+            self.broken.add(node)
+            raise
 
     def state(self) -> dict[str, tuple[object, ...]]:
         """Everything that `charge` changes, by node: for comparing two moments."""

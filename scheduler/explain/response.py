@@ -17,7 +17,7 @@ each member alone may fit. Read-only: the trial is undone.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from policies import vocabulary
+from policies import duration, vocabulary
 from policies.text import counted, timestamp
 from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
@@ -41,6 +41,7 @@ STATES: Final = {
     QueueState.REFUSED: "its binding was rejected by the API server, and is retried later",
     QueueState.SUSPENDED: "members of its partial pod group are being evicted",
     QueueState.OVER_QUOTA: "over quota",
+    QueueState.QUARANTINED: "quarantined after an error of the scheduler",
 }
 
 
@@ -89,6 +90,11 @@ def _waiting(
     }
     if queued.state is QueueState.FORMING:
         return waiting
+    if queued.state is QueueState.QUARANTINED:
+        # The same error might come again, so nothing is tried for an explanation.
+        retry = f"tried again in {duration.show(max(0.0, round(queued.retry_at - now)))}"
+        message = f"{queued.error}; {retry}, or when the pod changes; other pods are not affected"
+        return waiting | {"message": message, "reasons": [], "changes": [], "nearest": None}
     if queued.why is not None and queued.why.over_quota:
         return waiting | {"message": queued.why.text, "reasons": [], "changes": [], "nearest": None}
     why = _explain(seen, queued, snapshot, memo)

@@ -6,12 +6,21 @@ only: `scheduling_queue` owns the entries and moves them between states.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
+from cluster import backoff
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod, gated_by_gang_only
 from scheduler.model.unit import Unit, UnitKey, order
+
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+INITIAL_REJECTION_DELAY: Final = 300.0  # seconds until a pod is tried whose bind was rejected
+MAX_REJECTION_DELAY: Final = 3600.0
+INITIAL_QUARANTINE: Final = 5.0  # seconds
+MAX_QUARANTINE: Final = 300.0
 
 
 class QueueState(StrEnum):
@@ -25,6 +34,7 @@ class QueueState(StrEnum):
     REFUSED = "refused"
     SUSPENDED = "suspended"
     OVER_QUOTA = "over_quota"
+    QUARANTINED = "quarantined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,10 @@ class UnitView:
     """Since when the unit is complete; None while it forms."""
     why: NoFit | None
     """Why the last plan found no nodes for it."""
+    error: str = ""
+    """The error for which it is quarantined."""
+    retry_at: float = 0.0
+    """When a quarantined unit is tried again."""
 
 
 @dataclass(slots=True)
@@ -57,6 +71,9 @@ class QueuedUnit:
     signature: tuple[object, ...] | None = None  # under which it was last unschedulable
     probes: tuple[object, ...] | None = None  # the signature for which it is being tried
     suspended: bool = False
+    error: str = ""  # the last error of the scheduler itself about this unit
+    errors: int = 0  # such errors since the unit was last tried without one
+    quarantined_until: float = 0.0
     settled: bool = False  # no member was added for `SETTLED_AFTER` seconds
     why: NoFit | None = None
     rejections: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -101,6 +118,33 @@ class QueuedUnit:
             self.stated_sizes = +self.stated_sizes
         return pod
 
+    def back_off(self, now: float) -> None:
+        """The unit was tried, or what it was tried for failed."""
+        delay = backoff.exponential(self.attempts, first=INITIAL_BACKOFF, most=MAX_BACKOFF)
+        self.attempts += 1
+        self.ready_at = now + delay
+
+    def quarantine(self, now: float, error: str) -> float:
+        """Returns the seconds until it is tried again; if it changes, its backoff counts."""
+        delay = backoff.exponential(self.errors, first=INITIAL_QUARANTINE, most=MAX_QUARANTINE)
+        self.errors += 1
+        self.error = error
+        self.quarantined_until = now + delay
+        self.back_off(now)
+        return delay
+
+    def reject(self, uid: str, now: float) -> None:
+        """The API server rejected the bind of the pod."""
+        until = now + self.rejection_delay(uid)
+        self.rejections[uid] = (self._times_rejected(uid) + 1, until)
+
+    def rejection_delay(self, uid: str) -> float:
+        """Seconds until the pod is tried again if its bind is rejected now."""
+        return rejection_delay(self._times_rejected(uid))
+
+    def _times_rejected(self, uid: str) -> int:
+        return self.rejections.get(uid, (0, 0.0))[0]
+
     @property
     def tenant(self) -> str:
         """All pods of a unit are in one namespace, and a namespace has one tenant."""
@@ -139,6 +183,16 @@ class QueuedUnit:
         return min((until for _, until in self.rejections.values() if until), default=float("inf"))
 
 
+def rejection_delay(times: int) -> float:
+    """Seconds until a pod is tried again whose bind was rejected so often before."""
+    return backoff.exponential(times, first=INITIAL_REJECTION_DELAY, most=MAX_REJECTION_DELAY)
+
+
 def scheduling_fields(pod: Pod) -> tuple[object, ...]:
     """The fields whose change can make a pending pod schedulable."""
     return pod.spec, pod.priority, pod.gang, pod.gates, pod.resource_claims
+
+
+def differs_by_user(old: Pod, new: Pod) -> bool:
+    """Whether fields changed that this scheduler does not write itself on a waiting pod."""
+    return replace(old, condition=new.condition, nominated=new.nominated) != new

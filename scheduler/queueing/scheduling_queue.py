@@ -11,6 +11,8 @@ The scheduling queue: units that wait for nodes. A unit is one pod or one gang.
     REFUSED     the API server rejects the binds of members: tried again after minutes
     SUSPENDED   bound members of a partial gang are being evicted: not planned meanwhile
     OVER_QUOTA  the tenant's quota is used up: not planned, even where capacity is free
+    QUARANTINED the scheduler itself failed on the unit: tried again after 5 s to 5 minutes, or when
+                one of its pods changes
 
 Every unit is in exactly one state, so that none is lost or planned twice at once. Backoff is 1 s
 after the first failure and doubles to 10 s. An unschedulable unit moves to the active queue when an
@@ -29,27 +31,33 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cluster import backoff
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, is_leader, key_of
 from scheduler.options import STARVING_AFTER
 from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
-from scheduler.queueing.entry import QueuedUnit, QueueState, UnitView, scheduling_fields
+from scheduler.queueing.entry import (
+    QueuedUnit,
+    QueueState,
+    UnitView,
+    differs_by_user,
+    rejection_delay,
+    scheduling_fields,
+)
 from scheduler.queueing.over_quota import OverQuotaUnits
 from scheduler.queueing.unit_builder import ReservedMembers, UnitBuilder
 from scheduler.queueing.unschedulable import QueueingHint, Rank, Signature, UnschedulableUnits
 
-INITIAL_BACKOFF: Final = 1.0
-MAX_BACKOFF: Final = 10.0
 MAX_UNSCHEDULABLE: Final = 300.0  # seconds after which a unit is tried without an event
-INITIAL_REJECTION_DELAY: Final = 300.0  # seconds until a pod is tried whose bind was rejected
-MAX_REJECTION_DELAY: Final = 3600.0
 SETTLED_AFTER: Final = 1.0  # seconds without a new member after which a forming gang is reported
 GATE_RETRY: Final = 30.0  # seconds after which a gate that still exists is removed again
 
 _INCOMPLETE: Final = (QueueState.FORMING, QueueState.GATED, QueueState.REFUSED)
+
+
+def _raise(key: UnitKey, error: Exception) -> None:
+    raise error
 
 
 class SchedulingQueue:
@@ -58,7 +66,8 @@ class SchedulingQueue:
 
     `is_partial` tells whether a gang is partially bound, `class_of` is equal for pods that fit the
     same nodes, `fair_share_order` sorts tenants by the requests of their first unit, `boost` is
-    what a tier adds to the priority of its units in the queue; it causes no preemption.
+    what a tier adds to the priority of its units in the queue; it causes no preemption. `on_error`
+    hears of an error about one unit, and calls `quarantine`.
     """
 
     def __init__(
@@ -74,7 +83,9 @@ class SchedulingQueue:
         boost: Callable[[str], int] = lambda _: 0,
         reserved: ReservedMembers | None = None,
         has_start_reservation: Callable[[UnitKey], bool] = lambda key: False,
+        on_error: Callable[[UnitKey, Exception], None] = _raise,
     ) -> None:
+        self._on_error = on_error
         self._builder = UnitBuilder(bound, group, succeeded, reserved)
         self._has_start_reservation = has_start_reservation
         self._is_partial = is_partial
@@ -99,21 +110,21 @@ class SchedulingQueue:
         key = key_of(pod)
         if self._unit_of.get(pod.uid, key) != key:
             self.remove(pod.uid, now)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = QueuedUnit(key, since=now)
+        entry = self._entry(key, now)
         old = entry.pods.get(pod.uid)
         entry.put(pod)
         self._unit_of[pod.uid] = key
         if old is None or scheduling_fields(old) != scheduling_fields(pod):
             entry.settled = False
             self._reconsider(entry, now)
+        elif entry.state is QueueState.QUARANTINED and differs_by_user(old, pod):
+            self._reconsider(entry, now)
 
     def requeue(self, pods: Sequence[Pod], now: float) -> None:
         """Pods of one unit whose binds failed. A partial gang is tried at once the first time; all
         other units back off."""
         entry = self._put_all(pods, now)
-        self._back_off(entry, now)
+        entry.back_off(now)
         if entry.attempts == 1 and self._is_partial_gang(entry):
             entry.ready_at = now
         self._update_state(entry, now)
@@ -122,8 +133,7 @@ class SchedulingQueue:
         """Pods of one unit whose binds the API server will keep rejecting."""
         entry = self._put_all(pods, now)
         for pod in pods:
-            times = entry.rejections.get(pod.uid, (0, 0.0))[0]
-            entry.rejections[pod.uid] = (times + 1, now + _rejection_delay(times))
+            entry.reject(pod.uid, now)
         self._update_state(entry, now)
 
     def remove(self, uid: str, now: float) -> None:
@@ -168,8 +178,30 @@ class SchedulingQueue:
         entry = self._entries.get(key)
         if entry is not None and entry.suspended:
             entry.suspended = False
-            self._back_off(entry, now)
+            entry.back_off(now)
             self._update_state(entry, now)
+
+    def quarantine(
+        self, key: UnitKey, now: float, error: str, pods: Sequence[Pod] = ()
+    ) -> float | None:
+        """
+        The scheduler itself failed on the unit: it is tried again after a delay, which is returned,
+        or when it changes. `pods` of the unit wait again. None: no pod of the unit waits.
+        """
+        entry = self._put_all(pods, now) if pods else self._entries.get(key)
+        if entry is None or not entry.pods:
+            return None
+        delay = entry.quarantine(now, error)
+        self._set_state(entry, QueueState.QUARANTINED)
+        self._set_timer(entry, entry.quarantined_until)
+        self._hand_over(entry, now)
+        return delay
+
+    def tried(self, key: UnitKey) -> None:
+        """The unit was tried without an error: the next quarantine is short again."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.errors = 0
 
     # --- the scheduling cycle ---
 
@@ -178,10 +210,14 @@ class SchedulingQueue:
         `mark_unschedulable` or `mark_over_quota`."""
         while (key := self._active.pop()) is not None:
             entry = self._entries[key]
-            entry.expire_rejections(now)
-            unit = self._builder.build(entry)
-            if not unit.plannable:
-                self._update_state(entry, now)
+            try:
+                entry.expire_rejections(now)
+                unit = self._builder.build(entry)
+                if not unit.plannable:
+                    self._update_state(entry, now)
+                    continue
+            except Exception as error:
+                self._on_error(key, error)
                 continue
             self._set_state(entry, QueueState.PLANNING)
             return unit
@@ -201,7 +237,7 @@ class SchedulingQueue:
         if uid in self._unit_of:
             entry = self._entries[self._unit_of[uid]]
             if uid in entry.binding:
-                entry.attempts = 0
+                entry.attempts = entry.errors = 0
             self.remove(uid, now)
 
     def mark_unschedulable(self, key: UnitKey, now: float, why: NoFit | None = None) -> None:
@@ -209,7 +245,7 @@ class SchedulingQueue:
         entry = self._entries.get(key)
         if entry is None or not entry.pods:
             return
-        self._back_off(entry, now)
+        entry.back_off(now)
         self._end_probe(entry)
         entry.why = why
         unit = self._builder.build(entry)
@@ -246,7 +282,7 @@ class SchedulingQueue:
             if (excess := why.excess) is not None:
                 limit, amount = (excess.member, excess.resource), excess.requested
             else:
-                self._back_off(entry, now)
+                entry.back_off(now)
             self.over_quota.add(key, entry.tenant, self._rank(entry, now), limit, amount)
             self._set_timer(entry, now + MAX_UNSCHEDULABLE)
         else:
@@ -277,15 +313,21 @@ class SchedulingQueue:
             _, token, key = heapq.heappop(self._timers)
             if not self._is_current(key, token):
                 continue
-            entry = self._entries[key]
-            if entry.state is QueueState.UNSCHEDULABLE:
-                self._flush(entry, now)
-                continue
-            if entry.state is QueueState.FORMING:
-                entry.settled = True
-                due.append(self._builder.build(entry))
-            self._update_state(entry, now, unchanged=True)
+            try:
+                self._act(self._entries[key], now, due)
+            except Exception as error:
+                self._on_error(key, error)
         return due
+
+    def _act(self, entry: QueuedUnit, now: float, due: list[Unit]) -> None:
+        """The timer of the unit is due."""
+        if entry.state is QueueState.UNSCHEDULABLE:
+            self._flush(entry, now)
+            return
+        if entry.state is QueueState.FORMING:
+            entry.settled = True
+            due.append(self._builder.build(entry))
+        self._update_state(entry, now, unchanged=True)
 
     def next_at(self) -> float | None:
         """When the next timer is due; may be early, never late."""
@@ -295,6 +337,7 @@ class SchedulingQueue:
 
     def _reconsider(self, entry: QueuedUnit, now: float) -> None:
         """The unit itself changed: it forms, or is tried when its backoff ends."""
+        entry.quarantined_until = 0.0
         self._hand_over(entry, now)
         if self._builder.too_few(entry):
             self._set_forming(entry, now)
@@ -309,6 +352,10 @@ class SchedulingQueue:
             return
         if entry.suspended:
             self._set_state(entry, QueueState.SUSPENDED)
+            return
+        if now < entry.quarantined_until:
+            self._set_state(entry, QueueState.QUARANTINED)
+            self._set_timer(entry, entry.quarantined_until)
             return
         unit = self._builder.build(entry)
         if not unit.forming:
@@ -392,20 +439,18 @@ class SchedulingQueue:
     def _put_all(self, pods: Iterable[Pod], now: float) -> QueuedUnit:
         entry: QueuedUnit | None = None
         for pod in pods:
-            key = key_of(pod)
-            entry = self._entries.get(key)
-            if entry is None:
-                entry = self._entries[key] = QueuedUnit(key, since=now)
+            entry = self._entry(key_of(pod), now)
             entry.put(pod)
-            self._unit_of[pod.uid] = key
+            self._unit_of[pod.uid] = entry.key
         if entry is None:
             raise ValueError("no pods")
         return entry
 
-    def _back_off(self, entry: QueuedUnit, now: float) -> None:
-        entry.attempts += 1
-        delay = backoff.exponential(entry.attempts - 1, first=INITIAL_BACKOFF, most=MAX_BACKOFF)
-        entry.ready_at = now + delay
+    def _entry(self, key: UnitKey, now: float) -> QueuedUnit:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = QueuedUnit(key, since=now)
+        return entry
 
     def _set_timer(self, entry: QueuedUnit, at: float) -> None:
         """Stale timers are dropped in bulk: a standby sets timers for weeks."""
@@ -456,6 +501,10 @@ class SchedulingQueue:
             counts[QueueState.BINDING] += len(entry.binding)
         return +counts
 
+    def quarantined(self) -> int:
+        """Units in quarantine."""
+        return sum(entry.state is QueueState.QUARANTINED for entry in self._entries.values())
+
     def gangs(self) -> Counter[QueueState]:
         """Gangs with waiting members, by state."""
         return Counter(
@@ -473,6 +522,11 @@ class SchedulingQueue:
     def key(self, uid: str) -> UnitKey | None:
         return self._unit_of.get(uid)
 
+    def pods(self, key: UnitKey) -> tuple[Pod, ...]:
+        """Pods of the unit that wait."""
+        entry = self._entries.get(key)
+        return () if entry is None else tuple(entry.pods.values())
+
     def unit(self, key: UnitKey) -> Unit | None:
         entry = self._entries.get(key)
         return None if entry is None else self._builder.build(entry)
@@ -489,6 +543,8 @@ class SchedulingQueue:
             entry.since,
             entry.waiting_since,
             entry.why,
+            entry.error,
+            entry.quarantined_until,
         )
 
     def nominated(self) -> dict[UnitKey, list[Pod]]:
@@ -508,8 +564,7 @@ class SchedulingQueue:
     def rejection_delay(self, uid: str) -> float:
         """Seconds until the pod is tried again if the API server rejects its bind now."""
         key = self._unit_of.get(uid)
-        times = 0 if key is None else self._entries[key].rejections.get(uid, (0, 0.0))[0]
-        return _rejection_delay(times)
+        return rejection_delay(0) if key is None else self._entries[key].rejection_delay(uid)
 
     def starving(self, key: UnitKey, now: float) -> bool:
         """Whether the unit has been complete for `starving_after` seconds; a unit with a start
@@ -522,7 +577,3 @@ class SchedulingQueue:
         """Whether the gang has been forming for longer than its timeout."""
         entry = self._entries.get(unit.key)
         return entry is not None and now >= entry.forming_since + unit.timeout
-
-
-def _rejection_delay(times: int) -> float:
-    return backoff.exponential(times, first=INITIAL_REJECTION_DELAY, most=MAX_REJECTION_DELAY)

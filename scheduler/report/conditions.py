@@ -8,6 +8,7 @@ Writes the PodScheduled condition of waiting pods, behind binds and only when it
     QuotaExceeded           the quota of the tenant is used up
     BindingRefused          the API server rejects the binding, whichever the node
     InvalidRequest          no node can satisfy the pod's requests
+    SchedulerError          the scheduler itself failed on the pod or its gang, and tries it later
     WaitingForProvisioning  a ProvisioningRequest asks for nodes for the gang, so autoscalers must
                             not add others for its pods
 
@@ -30,6 +31,7 @@ REFUSED: Final = "BindingRefused"
 QUOTA: Final = "QuotaExceeded"
 INVALID: Final = "InvalidRequest"
 PROVISIONING: Final = "WaitingForProvisioning"
+ERROR: Final = "SchedulerError"  # PodReasonSchedulerError of the core API
 
 _PAUSE: Final = 0.05
 _MAX_PAUSES: Final = 20  # pauses after which a condition is written although binds are in flight

@@ -37,6 +37,7 @@ POLICIES_REFUSED: Final = "PoliciesRefused"
 PROVISIONING_REQUESTED: Final = "ProvisioningRequested"
 PROVISIONED: Final = "Provisioned"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
+SCHEDULER_ERROR: Final = "SchedulerError"
 
 
 def scheduled(placement: Placement) -> correlator.EventReport:
@@ -198,6 +199,19 @@ def rejected_binding(pod: Pod, why: str, *, retry_after: float) -> correlator.Ev
     delay = duration.show(retry_after)
     note = f"API server rejected the binding; retrying in {delay}: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
+
+
+def scheduler_error(pod: Pod, text: str) -> correlator.EventReport:
+    return correlator.report(_about(pod), SCHEDULER_ERROR, text, action="Scheduling", warning=True)
+
+
+def error_text(unit: str, error: str, *, retry_after: float) -> str:
+    """What happened, that other work goes on, what to do; `retry_after` in seconds."""
+    return (
+        f"the scheduler failed on {unit} ({error}) and tries it again in"
+        f" {duration.show(retry_after)}, or when it changes; other pods are not affected."
+        " Check the values on the pod for extremes, and report the error with the scheduler's log"
+    )
 
 
 def gate_not_removed(pod: Pod, why: str) -> correlator.EventReport:

@@ -13,13 +13,15 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scheduler.errors import ErrorStep
+
 _PREFIX: Final = "kubenexus_scheduler_"
 _GANG: Final = "kubenexus_gang_"
 _PLANNING: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 _BINDING: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 _WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-RESULTS: Final = ("placed", "unschedulable", "over_quota", "bind_failed", "bind_refused")
+RESULTS: Final = ("placed", "unschedulable", "over_quota", "bind_failed", "bind_refused", "error")
 STEPS: Final = ("search", "evicted", "refused", "placed", "wasted")
 PROVISIONING: Final = ("pending", "provisioned", "failed")
 OUTCOMES: Final = ("scheduled", "unschedulable", "timed_out", "released", "retained")
@@ -31,6 +33,12 @@ class Metrics:
         self.scheduled = self._counter(f"{_PREFIX}scheduled", "Pods bound to a node.")
         self.attempts = self._counters(
             f"{_PREFIX}attempts", "Scheduling attempts of units, by result.", "result", RESULTS
+        )
+        self.errors = self._counters(
+            f"{_PREFIX}errors",
+            "Errors in the scheduler itself, each isolated to one object, by step; any is a bug.",
+            "step",
+            [step.value for step in ErrorStep],
         )
         self.planning = self._histogram(
             f"{_PREFIX}planning_seconds", "Time to plan one unit.", _PLANNING

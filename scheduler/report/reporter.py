@@ -102,6 +102,13 @@ class Reporter:
         self.record(events.rejected_binding(pod, why, retry_after=retry_after))
         self.conditions.write(pod, conditions.REFUSED, f"API server rejected the binding: {why}")
 
+    def quarantined(self, pods: Iterable[Pod], text: str) -> None:
+        """The scheduler itself failed: another node would not help."""
+        for pod in pods:
+            self.record(events.scheduler_error(pod, text))
+            if not pod.gates:
+                self.conditions.write(pod, conditions.ERROR, text)
+
     def gate_not_removed(self, pod: Pod, why: str) -> None:
         self.record(events.gate_not_removed(pod, why))
 

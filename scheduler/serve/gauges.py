@@ -32,6 +32,11 @@ def expose(
         lambda state: float(scheduler.queue.gangs()[QueueState(state)]),
     )
     metrics.watch(
+        "quarantined_units",
+        "Units on which the scheduler itself failed, until they are tried again; any is a bug.",
+        lambda: float(scheduler.queue.quarantined()),
+    )
+    metrics.watch(
         "partial_gangs",
         "Gangs with fewer bound members than they need, that were never complete.",
         lambda: float(len(scheduler.partial_gangs)),

@@ -258,3 +258,7 @@ class KubeNexusStrategy:
 
     def unschedulable(self, unit: Unit, rejection: NoFit) -> None:
         self._cluster.misfit(unit.key, rejection)
+
+    def failed(self, unit: Unit, plan: Plan | None, error: Exception) -> None:
+        """A simulation ends with the error: its figures would leave the unit out."""
+        raise error

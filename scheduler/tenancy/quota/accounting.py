@@ -53,16 +53,16 @@ class QuotaAccounts:
         return bool(self.tree.gpu_kinds)
 
     def charge(self, pod: Pod, node: str) -> None:
+        amounts = tuple(self.amounts(pod, node).items())
         self.uncharge(pod.uid)
         self._check_no_trial()
-        amounts = tuple(self.amounts(pod, node).items())
         self._charged[pod.uid] = (pod.attributes.tenant, amounts)
         self.ledger.charge(pod.attributes.tenant, amounts)
 
     def uncharge(self, uid: str) -> None:
-        charged = self._charged.pop(uid, None)
-        if charged is not None:
+        if uid in self._charged:
             self._check_no_trial()
+            charged = self._charged.pop(uid)
             self.ledger.uncharge(*charged)
             self.quota_changed()
             self._note_released(*charged)

@@ -160,6 +160,10 @@ class MemberReservations:
             self._binding[key] = self._binding.get(key, {}) | members
         return self.reserve(key, placements, MemberReservation(leader or "", until))
 
+    def drop_plan(self, key: UnitKey) -> None:
+        """The plan is not carried out after all."""
+        self._planned.pop(key, None)
+
     def bind_finished(self, key: GangKey, bound: Mapping[str, bool], *, limit: int) -> bool:
         """
         `bound`: pod uid -> whether the pod was bound. Capacity of a pod that was not is reserved

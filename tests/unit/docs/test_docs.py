@@ -23,7 +23,7 @@ from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from scheduler import options
 from scheduler.model import unit
-from scheduler.queueing import scheduling_queue
+from scheduler.queueing import entry
 from scheduler.report import conditions, events
 from tests import pages
 from tests.builders import a_namespace
@@ -284,7 +284,7 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
             f"times out after {configurations.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [
-            f"{scheduling_queue.INITIAL_BACKOFF:.0f} to {scheduling_queue.MAX_BACKOFF:.0f} seconds"
+            f"{entry.INITIAL_BACKOFF:.0f} to {entry.MAX_BACKOFF:.0f} seconds"
         ],
     }
     lacking = [

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +27,8 @@ from tests.unit.scheduler.fake_api import FakeApiServer
 
 NAME = "kubenexus-scheduler"
 
+Record = Callable[[correlator.EventReport], None]
+
 
 def clock() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,8 +48,10 @@ class Bench:
         policy: StaleGangPolicy = StaleGangPolicy.EVICT,
         storage: VolumeClient | None = None,
         reservations: ReservationClient | None = None,
+        record: Callable[[Record], Record] = lambda record: record,
         **more: Any,
     ) -> None:
+        """`record` wraps what takes Events."""
         self.api = api or FakeApiServer()
         self.now = 100.0
         self.leading = True
@@ -58,7 +63,8 @@ class Bench:
             sleep=self.sleep,
         )
         self.metrics = Metrics()
-        reporter = Reporter(self.reports.append, self.conditions)
+        recorded = record(self.reports.append)
+        reporter = Reporter(recorded, self.conditions)
         self.gates = GateRemover(
             self.api,
             may_write=lambda: self.leading,
@@ -89,7 +95,7 @@ class Bench:
                     self.api,
                     scheduler=NAME,
                     policy=policy,
-                    record=self.reports.append,
+                    record=recorded,
                     may_write=lambda: self.leading,
                     clock=clock,
                     sleep=self.sleep,
@@ -105,7 +111,7 @@ class Bench:
                 ),
                 evictor=Evictor(
                     self.api,
-                    record=self.reports.append,
+                    record=recorded,
                     may_write=lambda: self.leading,
                     sleep=self.sleep,
                 ),

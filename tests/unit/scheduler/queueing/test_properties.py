@@ -90,7 +90,11 @@ class Waiting(RuleBasedStateMachine):
         if unit is None:
             return
         self.check_popped(unit)
-        if not data.draw(st.booleans()):
+        outcome = data.draw(st.sampled_from(["placed", "unschedulable", "error"]))
+        if outcome == "error":
+            self.queue.quarantine(unit.key, self.now, "Bug")
+            return
+        if outcome == "unschedulable":
             self.queue.mark_unschedulable(unit.key, self.now)
             return
         placed = unit.pods[: data.draw(st.integers(unit.need, len(unit.pods)))]
@@ -124,6 +128,14 @@ class Waiting(RuleBasedStateMachine):
     @rule(hint=st.sampled_from(QueueingHint))
     def move_to_active(self, hint: QueueingHint) -> None:
         self.queue.move_to_active(self.now, lambda _: hint)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def quarantine(self, data: st.DataObject) -> None:
+        """An error about one unit, outside its plan."""
+        pod = self.waiting[data.draw(st.sampled_from(sorted(self.waiting)))]
+        assert self.queue.quarantine(key_of(pod), self.now, "Bug") is not None
+        assert self.queue.state(key_of(pod)) is QueueState.QUARANTINED
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 15.0, 400.0]))
     def let_time_pass(self, seconds: float) -> None:

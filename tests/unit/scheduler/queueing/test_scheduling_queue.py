@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, key_of
+from scheduler.model.unit import Unit, UnitKey, key_of
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import MAX_UNSCHEDULABLE, SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
@@ -251,3 +252,129 @@ def test_counts_are_of_pods_by_state() -> None:
         {QueueState.UNSCHEDULABLE: 1, QueueState.ACTIVE: 1, QueueState.FORMING: 2},
         4,
     )
+
+
+def quarantine(fixture: QueueFixture, pod: Pod) -> float | None:
+    return fixture.queue.quarantine(key_of(pod), fixture.now, "Bug: x")
+
+
+def test_a_quarantined_unit_waits_longer_after_each_error() -> None:
+    fixture, pod = QueueFixture(), a_pod("p")
+    fixture.put(pod)
+    delays = []
+    for _ in range(8):
+        assert fixture.pop() == ["p"]
+        delay = quarantine(fixture, pod)
+        assert delay is not None
+        delays.append(delay)
+        fixture.after(delay - 0.1)
+        assert (fixture.pop(), fixture.state(pod)) == (None, QueueState.QUARANTINED)
+        fixture.after(0.1)
+    assert delays == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+
+
+def test_a_unit_that_was_tried_without_an_error_is_quarantined_shortly_again() -> None:
+    fixture, pod = QueueFixture(), a_pod("p")
+    fixture.put(pod)
+    for _ in range(3):
+        fixture.pop()
+        quarantine(fixture, pod)
+        fixture.after(300.0)
+    fixture.pop()
+    fixture.queue.mark_unschedulable(key_of(pod), fixture.now)
+    fixture.queue.tried(key_of(pod))
+    fixture.queue.move_to_active(fixture.now, always)
+    fixture.after(10.0)
+    assert (fixture.pop(), quarantine(fixture, pod)) == (["p"], 5.0)
+
+
+CONDITION = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "m"}
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param({"cpu": "2"}, QueueState.BACKOFF, id="another request"),
+        pytest.param({"labels": {"a": "b"}}, QueueState.BACKOFF, id="another label"),
+        pytest.param(
+            {"annotations": {"scheduling.kubenexus.io/expected-duration": "1h"}},
+            QueueState.BACKOFF,
+            id="another annotation that the scheduler reads",
+        ),
+        pytest.param(
+            {"status": {"conditions": [CONDITION]}},
+            QueueState.QUARANTINED,
+            id="the condition that the scheduler wrote",
+        ),
+        pytest.param({}, QueueState.QUARANTINED, id="nothing"),
+    ],
+)
+def test_a_quarantined_unit_that_its_user_changes_is_tried_after_its_backoff(
+    change: dict[str, Any], want: QueueState
+) -> None:
+    fixture, pod = QueueFixture(), a_pod("p")
+    fixture.put(pod)
+    fixture.pop()
+    quarantine(fixture, pod)
+    fixture.put(a_pod("p", **change))
+    tried = fixture.after(1.0), fixture.pop()
+    assert (tried[1] is not None) is (want is QueueState.BACKOFF)
+
+
+def test_a_quarantined_unit_ends_with_its_last_pod() -> None:
+    fixture, pod = QueueFixture(), a_pod("p")
+    fixture.put(pod)
+    fixture.pop()
+    quarantine(fixture, pod)
+    fixture.queue.remove(pod.uid, fixture.now)
+    assert (fixture.state(pod), fixture.queue.quarantined(), quarantine(fixture, pod)) == (
+        None,
+        0,
+        None,
+    )
+
+
+def test_a_quarantined_probe_hands_over_to_its_next_equal() -> None:
+    fixture = QueueFixture()
+    equals = [a_pod(f"p{number}") for number in range(2)]
+    fixture.put(*equals)
+    for pod in equals:
+        fixture.fail(pod)
+    fixture.now += 10.0
+    fixture.queue.move_to_active(fixture.now, always)
+    assert fixture.pop() == ["p0"]
+    quarantine(fixture, equals[0])
+    assert fixture.pop() == ["p1"]
+
+
+def test_an_error_about_one_unit_stops_no_timer_of_another() -> None:
+    """The size of gang g cannot be read for a while."""
+    broken, heard = [False], []
+
+    def bound(gang: GangKey) -> int:
+        if broken[0] and gang.name == "g":
+            raise OverflowError
+        return 0
+
+    def on_error(key: UnitKey, error: Exception) -> None:
+        heard.append((str(key), type(error)))
+        queue.quarantine(key, now, str(error))
+
+    now, queue = 100.0, SchedulingQueue(bound=bound, on_error=on_error)
+    for pod in (a_pod(f"{gang}-{i}", gang=(gang, 2)) for gang in "gh" for i in range(2)):
+        queue.put(pod, now)
+    for _ in range(2):
+        unit = queue.pop(now)
+        assert unit is not None
+        queue.requeue(unit.pods, now)
+    broken[0] = True
+    now += 10.0
+    queue.tick(now)
+    popped = [unit.key.name for unit in iter(lambda: queue.pop(now), None)]
+    assert (popped, heard) == (["h"], [("ns/g", OverflowError)])
+    broken[0] = False
+    now += 5.0
+    queue.tick(now)
+    unit = queue.pop(now)
+    assert unit is not None
+    assert unit.key.name == "g"

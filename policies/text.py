@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
+
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
@@ -15,11 +19,19 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
+def moment(at: datetime | float) -> datetime:
+    """In UTC; a number is in seconds of the epoch. A time before the year 1 or after the year 9999
+    is the nearest one in between, because no clock and no API can say another."""
+    try:
+        return at.astimezone(UTC) if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        early = at.year == _FIRST.year if isinstance(at, datetime) else at < 0
+        return _FIRST if early else _LAST
+
+
 def timestamp(at: datetime | float) -> str:
-    """RFC 3339 in UTC, whole seconds, as the API server writes it; a number is in seconds of the
-    epoch."""
-    moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """RFC 3339 in UTC, whole seconds, as the API server writes it; of any time, as `moment`."""
+    return f"{moment(at).replace(microsecond=0, tzinfo=None).isoformat()}Z"
 
 
 def shown(value: object, most: int = 40) -> str:

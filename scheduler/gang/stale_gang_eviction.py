@@ -87,7 +87,7 @@ def bind_time(pod: Mapping[str, Any]) -> float | None:
         if row.get("type") == "PodScheduled" and row.get("status") == "True":
             try:
                 return datetime.fromisoformat(str(row.get("lastTransitionTime"))).timestamp()
-            except ValueError:
+            except (ValueError, OverflowError):
                 return None
     return None
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from policies import bounds
 from scheduler.model.numa_request import Hugepages
 from scheduler.model.resources import HUGEPAGES
 
@@ -65,10 +66,11 @@ NO_ASSIGNMENT: Final = Assignment()
 
 def parse(text: str | None) -> Assignment | None:
     """The assignment that `render` wrote; None for anything else."""
-    if text is None:
+    short = bounds.JSON.text(text)
+    if short is None:
         return None
     try:
-        body = orjson.loads(text)
+        body = orjson.loads(short)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(body, dict):

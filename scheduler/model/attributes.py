@@ -12,7 +12,7 @@ from typing import Final
 
 from policies import quantity, vocabulary
 from policies.json_fields import Json, mapping
-from scheduler.model.fields import instant, whole
+from scheduler.model.fields import instant, lasting, whole
 from scheduler.model.resources import capped
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
@@ -33,7 +33,7 @@ class PodAttributes:
     mirror: bool = False
     """The mirror of a static pod: an eviction has no effect on it."""
     duration: float | None = None
-    """Expected run time in seconds, where the pod declares one."""
+    """Expected run time in seconds, where the pod declares one; at most `fields.LONGEST`."""
     started_at: float = 0.0
     """Seconds of the epoch; 0: not yet started."""
     grace_period: float = 30.0
@@ -60,25 +60,25 @@ def read(
         mirror=MIRROR_ANNOTATION in annotations,
         duration=_shortest(duration, spec.get("activeDeadlineSeconds")),
         started_at=instant(status.get("startTime")),
-        grace_period=float(whole(spec.get("terminationGracePeriodSeconds", 30))),
+        grace_period=lasting(whole(spec.get("terminationGracePeriodSeconds", 30))),
         member_requests=_amounts(annotations.get(vocabulary.GANG_MEMBERS_ANNOTATION)),
     )
 
 
 def _amounts(text: str | None) -> tuple[tuple[str, int], ...]:
-    """Sorted, without zeros. Admission denies an invalid text, so it counts as absent here."""
+    """Sorted. Admission denies an invalid text, so it counts as absent here."""
     if text is None:
         return ()
     try:
         amounts = quantity.amounts(text)
     except quantity.QuantityError:
         return ()
-    return tuple(sorted((name, capped(count)) for name, count in amounts.items() if count))
+    return tuple(sorted((name, capped(count)) for name, count in amounts.items()))
 
 
 def _shortest(declared: float | None, deadline: object) -> float | None:
     """The kubelet ends the pod at its deadline, even when it declares a longer duration."""
-    limits = [] if declared is None else [declared]
+    limits = [] if declared is None else [lasting(declared)]
     if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline > 0:
-        limits.append(float(deadline))
+        limits.append(lasting(deadline))
     return min(limits, default=None)

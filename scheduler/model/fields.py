@@ -1,16 +1,25 @@
-"""Typed access to JSON fields: a field that is missing or of another type counts as absent."""
+"""
+Typed access to JSON fields: a field that is missing or of another type counts as absent.
+
+Times are total as well: every text reads as an instant, and a duration beyond ten years counts as
+`LONGEST`, which is no end in sight.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from policies import bounds
 from policies.json_fields import Json, mapping
 from scheduler.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LONGEST: Final = bounds.DURATION.clamp(float("inf"))
+"""Seconds, ten years: what lasts so long or longer has no end in sight."""
 
 
 def lenient(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
@@ -49,5 +58,10 @@ def instant(value: object) -> float:
         return 0.0
     try:
         return datetime.fromisoformat(value).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
+
+
+def lasting(seconds: float) -> float:
+    """A duration, in seconds, within the bound; below zero there is none."""
+    return float(bounds.DURATION.clamp(max(0, seconds)))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from policies import bounds
 from policies.json_fields import Json, mapping
 from scheduler.errors import ModelError
+from scheduler.model.fields import lasting
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,14 +52,14 @@ def read_x_k8s_pod_group(obj: Json) -> PodGroup:
     """From a `scheduling.x-k8s.io` PodGroup; raises `ModelError` naming the object and field."""
     spec = mapping(obj.get("spec"))
     seconds = spec.get("scheduleTimeoutSeconds")
-    timeout = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+    timeout = lasting(seconds) if isinstance(seconds, int) and seconds > 0 else None
     return PodGroup(_pod_group_size(obj, spec, "minMember", "spec"), timeout)
 
 
 def _pod_group_size(obj: Json, parent: Json, field: str, path: str) -> int:
     value = parent.get(field)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
+        return bounds.GANG_SIZE.clamp(value)
     about = mapping(obj.get("metadata"))
     name = f"{about.get('namespace')}/{about.get('name')}"
     raise ModelError(

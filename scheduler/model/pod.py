@@ -31,7 +31,7 @@ from scheduler.model import (
 from scheduler.model.assignment import Assignment, parse
 from scheduler.model.attributes import NO_ATTRIBUTES, PodAttributes
 from scheduler.model.fabric import NO_FABRIC, NO_TIERS, FabricRequirements, PodTiers
-from scheduler.model.fields import instant, pairs, rows, whole, words
+from scheduler.model.fields import instant, lasting, pairs, rows, whole, words
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node_affinity import ANY_NODE, NodeConstraints
 from scheduler.model.numa_request import NO_HOST_REQUEST, HostRequest
@@ -287,7 +287,7 @@ def _gang(key: PodKey, requested: intent.Gang | None) -> tuple[Gang | None, tupl
         GangKey(key.namespace, requested.name),
         min_available=size,
         leader=requested.role == "leader",
-        timeout=requested.timeout,
+        timeout=None if requested.timeout is None else lasting(requested.timeout),
     )
     return gang, problems
 

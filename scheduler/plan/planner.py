@@ -31,6 +31,9 @@ from scheduler.plan.placement import PlacementAttempt, PlacementContext, dominan
 
 __all__ = ["Memo", "Unplaced", "fill", "helps", "plan", "rows_of"]
 
+Run = tuple[SchedulingSpec, tuple[object, ...], list[Pod]]
+"""Equal pods, with their spec and their signature."""
+
 
 def plan(
     unit: Unit,
@@ -48,7 +51,8 @@ def plan(
     if unit.forming:
         return NoFit(len(snapshot), gang=forming_count(unit), forming=True)
     memo = memo or Memo()
-    signatures = tuple((pod.spec, snapshot.signature(pod)) for pod in unit.pods)
+    runs = _runs(unit.pods, snapshot)
+    signatures = tuple((spec, signature, len(pods)) for spec, signature, pods in runs)
     requirement = _colocation(unit, snapshot, bound_members)
     pins = frozenset(node for _, node in bound_members) if requirement is not None else None
     # A gang whose members must not share a NUMA node depends on its own bound members.
@@ -62,14 +66,14 @@ def plan(
         pins,
         own_key,
     )
-    version = _snapshot_version(unit, snapshot)
+    version = _snapshot_version(runs, snapshot)
     known = memo.misfits.get(key)
     if known is not None and known[0] == version:
         return _with_gang_count(known[1], unit)
     context = _context(unit, snapshot, memo, closed)
     with snapshot.trial():
         _count_nominees(unit, snapshot)
-        best = _best(unit, context, requirement, bound_members)
+        best = _best(unit, context, requirement, bound_members, runs)
     if best.count >= unit.need:
         return best.placed()
     no_fit = best.no_fit(unit.need)
@@ -98,10 +102,11 @@ def fill(
     """Place the pods of the unit that fit on the current trial."""
     context = _context(unit, snapshot, memo, closed)
     _count_nominees(unit, snapshot)
-    attempt, order = PlacementAttempt(context), _classes(unit.pods, snapshot)
+    runs = _runs(unit.pods, snapshot)
+    attempt, order = PlacementAttempt(context), _classes(runs, snapshot)
     requirement = _colocation(unit, snapshot, bound_members)
     if requirement is not None:
-        best = _best(unit, context, requirement, bound_members)
+        best = _best(unit, context, requirement, bound_members, runs)
         attempt = PlacementAttempt(context, best.within.rows, best.reason(unit.need))
         order = [list(members) for members in best.order]
     for members in order:
@@ -114,13 +119,13 @@ def helps(spec: SchedulingSpec, snapshot: Snapshot, nodes: Sequence[str], memo: 
     return filters.fits_any(snapshot, spec, nodes, memo)
 
 
-def _snapshot_version(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
+def _snapshot_version(runs: Sequence[Run], snapshot: Snapshot) -> tuple[int, int, int]:
     """
     While it is the same, a unit that did not fit does not fit.
 
     Only events that free capacity change it; for pods that depend on other pods, all events do.
     """
-    depends = any(filters.depends_on_pods(snapshot, pod) for pod in unit.pods)
+    depends = any(filters.depends_on_pods(snapshot, pods[0]) for _, _, pods in runs)
     return snapshot.freed, len(snapshot), snapshot.moved if depends else 0
 
 
@@ -148,8 +153,9 @@ def _best(
     context: PlacementContext,
     requirement: ColocationRequirement | None,
     bound_members: BoundMembers,
+    runs: Sequence[Run],
 ) -> attempts.AttemptResult:
-    classes = _classes(unit.pods, context.snapshot)
+    classes = _classes(runs, context.snapshot)
     if requirement is None:
         return attempts.anywhere(classes, unit.need, context)
     return attempts.colocated(classes, unit.need, context, requirement, bound_members)
@@ -189,12 +195,40 @@ def _with_gang_count(rejection: NoFit, unit: Unit) -> NoFit:
     return replace(rejection, gang=GangCount(unit.key.name, have, unit.size, "members fit"))
 
 
-def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
+def _runs(pods: Sequence[Pod], snapshot: Snapshot) -> list[Run]:
+    """
+    Neighbours that share their values, as placeholders of one gang do, so that a thousand of them
+    cost no more than one.
+    """
+    runs: list[Run] = []
+    last: Pod | None = None
+    for pod in pods:
+        if last is not None and _shares_values(pod, last):
+            runs[-1][2].append(pod)
+        else:
+            runs.append((pod.spec, snapshot.signature(pod), [pod]))
+            last = pod
+    return runs
+
+
+def _shares_values(pod: Pod, other: Pod) -> bool:
+    """The same objects, not equal ones: pods that were read one by one share none."""
+    return (
+        pod.spec is other.spec
+        and pod.labels is other.labels
+        and pod.gang is other.gang
+        and pod.attributes is other.attributes
+        and pod.resource_claims is other.resource_claims
+        and pod.key.namespace == other.key.namespace
+    )
+
+
+def _classes(runs: Sequence[Run], snapshot: Snapshot) -> list[list[Pod]]:
     """Equal members together; leaders first, then by demand."""
     groups: dict[tuple[bool, SchedulingSpec, tuple[object, ...]], list[Pod]] = {}
-    for pod in pods:
-        leads = bool(pod.gang and pod.gang.leader)
-        groups.setdefault((not leads, pod.spec, snapshot.signature(pod)), []).append(pod)
+    for spec, signature, pods in runs:
+        leads = bool(pods[0].gang and pods[0].gang.leader)
+        groups.setdefault((not leads, spec, signature), []).extend(pods)
     if len(groups) == 1:
         return list(groups.values())
     demand = {spec: _demand(spec, snapshot) for _, spec, _ in groups}

@@ -12,6 +12,7 @@ Each part decides in its own module; this one folds their constraints and passes
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from cluster.informer import WatchEvent
@@ -132,6 +133,8 @@ class TenancyManager:
         """The unit together with its members that are not created yet."""
         if closed:
             closed = self._open_own(unit, closed)
+        if (rejection := self.reservations.too_many(unit)) is not None:
+            return replace(rejection, nodes=len(self._context.cache.snapshot))
         with self.reservations.uncharged(unit.key):
             extended = self.reservations.with_placeholders(unit)
             result = self._within_limits(extended, closed)
@@ -234,6 +237,8 @@ class TenancyManager:
 
     def misfit(self, unit: Unit) -> None:
         """Preempt for the unit, or reserve its start."""
+        if self.reservations.too_many(unit) is not None:
+            return
         # With its members: a leader alone would evict victims and then wait for capacity for them.
         whole = self.reservations.with_placeholders(unit)
         if not self.preemption.preempt(whole):

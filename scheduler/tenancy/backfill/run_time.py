@@ -4,8 +4,8 @@ Expected duration of pods, and when running pods are expected to end.
     duration of the pod ──else──▶ duration of its workload type in the policies ──else──▶ unknown
 
 Mirror pods and pods of a DaemonSet are recreated when they end, so their capacity never becomes
-free: their duration is unknown. A pod that overran ends at the time given to `extend`. Times are
-seconds of the epoch.
+free: their duration is unknown. So is a duration or an end that is ten years away: no end is in
+sight. A pod that overran ends at the time given to `extend`. Times are seconds of the epoch.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from policies import duration
 from policies.documents.tenancy import Backfill
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.fields import LONGEST, lasting
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit
@@ -36,18 +37,20 @@ class RunTimes:
         """Seconds by workload type, from the policies."""
         if self._parsed[0] is not self.policy:
             rows = self.policy.durations
-            self._parsed = self.policy, {str(r.type): duration.parse(r.duration) for r in rows}
+            parsed = {str(row.type): lasting(duration.parse(row.duration)) for row in rows}
+            self._parsed = self.policy, parsed
         return self._parsed[1]
 
     def of(self, pod: Pod) -> float | None:
         """Seconds; None: unknown."""
         if pod.attributes.mirror or from_daemon_set(pod):
             return None
-        return (
+        seconds = (
             self.durations.get(pod.attributes.workload_type)
             if pod.attributes.duration is None
             else pod.attributes.duration
         )
+        return None if seconds is None or seconds >= LONGEST else seconds
 
     def of_unit(self, unit: Unit) -> float:
         """Seconds until the last pod ends; infinite if the duration of one is unknown."""
@@ -58,13 +61,15 @@ class RunTimes:
 
     def end(self, pod: Pod, epoch: float) -> float | None:
         """Of a pod that has a node; None: unknown."""
-        if pod.terminating:
-            return epoch + pod.attributes.grace_period
-        seconds = self.of(pod)
+        seconds = pod.attributes.grace_period if pod.terminating else self.of(pod)
         if seconds is None:
             return None
-        at = (pod.attributes.started_at or epoch) + seconds
-        return max(at, self._extended.get(pod.uid, at))
+        if pod.terminating:
+            at = epoch + seconds
+        else:
+            at = (pod.attributes.started_at or epoch) + seconds
+            at = max(at, self._extended.get(pod.uid, at))
+        return None if at >= epoch + LONGEST else at
 
     def ends(self, placements: Iterable[Placement], epoch: float) -> list[ExpectedEnd]:
         """Known ends in the order of time; an end in the past counts as now."""

@@ -57,7 +57,7 @@ class TenantTree:
         """A tenant's own quota takes precedence over its row in the tree."""
         return cls(
             _members(tables),
-            half_life=duration.parse(tables.sharing.half_life),
+            half_life=max(1.0, duration.parse(tables.sharing.half_life)),
         )
 
     @property

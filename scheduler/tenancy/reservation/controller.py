@@ -19,14 +19,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from cluster import backoff
 from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from policies import quantity
-from policies.documents.reservation import Place, PodGroupMembers
+from policies.documents.reservation import MOST, Place, PodGroupMembers
+from policies.text import moment
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache, CachedPod
 from scheduler.model.assignment import NO_ASSIGNMENT, parse
@@ -38,6 +38,7 @@ from scheduler.model.unit import Unit, is_leader, size_of
 from scheduler.report import events
 from scheduler.tenancy.reservation.members import (
     ALL_MEMBERS_EXIST,
+    MAX_SECONDS,
     MemberReservation,
     MemberReservations,
 )
@@ -162,7 +163,8 @@ class ReservationController:
                 self._record(report(*obj.name, obj.uid, group.name, why))
             return
         self._objects[key] = (obj.name, obj.uid)
-        until = self._now() + obj.spec.until.timestamp() - self._epoch()
+        left = obj.spec.until.timestamp() - self._epoch()
+        until = self._now() + min(left, MAX_SECONDS)
         placements, unplaced = self._placements(key, leader, group, obj.places)
         reservation = MemberReservation(group.leader, until)
         self._members.reserve(key, placements, reservation, unplaced=unplaced)
@@ -176,7 +178,8 @@ class ReservationController:
         """Of the missing members, and those without a placement."""
         bound_members = self._cache.bound_members(key)
         stated = (pod.gang.min_available for pod, _ in bound_members if pod.gang)
-        missing = max(0, (size_of(stated, self._group(key)) or 1) - len(bound_members))
+        size = size_of(stated, self._group(key)) or 1
+        missing = min(max(0, size - len(bound_members)), MOST)
         amounts = {name: quantity.amount(name, text) for name, text in group.resources.items()}
         pods = like(leader.pod, spec_of(leader.pod, amounts), missing)
         bound_on = Counter(node for pod, node in bound_members if not is_leader(pod))
@@ -199,7 +202,7 @@ class ReservationController:
         leader = next(placement.pod for placement in placements if is_leader(placement.pod))
         if reservation is None or not isinstance(key, GangKey):
             return ""
-        until = datetime.fromtimestamp(self._epoch() + reservation.until - self._now(), UTC)
+        until = moment(self._epoch() + reservation.until - self._now())
         body = document(leader, self._members.placements(key), until)
         name = (key.namespace, str(body["metadata"]["name"]))
         created = await self._create(name, body, min(CREATE_SECONDS, unit.timeout / 2))

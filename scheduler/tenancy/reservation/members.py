@@ -10,7 +10,9 @@ Capacity reserved for gang members that do not exist yet: placeholder pods on no
 
 Without it a Spark driver and its executors deadlock: the driver waits for the gang, the executors
 do not exist until it runs. A member requests what its leader states, else what existing members
-request, else what the leader requests. Placeholders count for the tenant's quota like pods.
+request, else what the leader requests. Placeholders count for the tenant's quota like pods. A
+leader may announce any number of members: beyond the places of one ResourceReservation there are no
+placeholders, and the leader does not fit.
 
 `controller` writes each reservation as a ResourceReservation.
 """
@@ -20,15 +22,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from policies.documents.reservation import MOST
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.gang import GangKey
-from scheduler.model.placeholder import is_placeholder, like, placeholders
-from scheduler.model.plan import Placed, Placement
+from scheduler.model.placeholder import is_placeholder, numbered, placeholders
+from scheduler.model.plan import NoFit, Placed, Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, UnitKey, is_leader
+from scheduler.model.unit import Unit, UnitKey, forming_count, is_leader
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 MIN_SECONDS: Final = 600.0  # for which capacity is reserved, at least
+MAX_SECONDS: Final = 86_400.0  # the same, at most: a leader that creates no members ends it never
 ALL_MEMBERS_EXIST: Final = "all members exist"
 
 
@@ -54,6 +58,7 @@ class MemberReservations:
         self._binding: dict[GangKey, dict[str, Placement]] = {}  # gang -> uid -> bind in flight
         self._charged: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids charged to the quota
         self._enabled = True
+        self._extended: tuple[Unit, Unit] | None = None  # the last unit, and with placeholders
         self._observer: Callable[[GangKey], None] = lambda gang: None
         self.incomplete: set[GangKey] = set()
         """Gangs with placeholders that have no node, as far as `relocation` has noticed."""
@@ -116,17 +121,39 @@ class MemberReservations:
 
     # --- planning ---
 
+    def too_many(self, unit: Unit) -> NoFit | None:
+        """Why the scheduler cannot reserve capacity for all members that the leader announces."""
+        announced = unit.size - unit.existing
+        if not unit.leader_first or announced <= MOST or self.placements(unit.key):
+            return None
+        return NoFit(
+            message=f"its leader announces {announced} members that do not exist, and capacity is"
+            f" reserved for at most {MOST}",
+            gang=forming_count(unit),
+        )
+
     def with_placeholders(self, unit: Unit) -> Unit:
-        """The unit with placeholders for the members that do not exist and are planned with it."""
+        """
+        The unit with placeholders for the members that do not exist and are planned with it.
+
+        A unit that announces too many members is forming: none of them gets a placeholder.
+        """
         reserved = self.placements(unit.key)
+        if self._extended is not None and self._extended[0] is unit and not reserved:
+            return self._extended[1]
         missing = max(0, unit.size - unit.existing) if unit.leader_first else 0
         existing = sum(not is_leader(pod) for pod in unit.pods) if reserved else 0
         count = max(0, len(reserved) - existing) if reserved else missing
         if not count:
             return unit
+        if count > MOST:
+            return replace(unit, leader_first=False)
         spec = reserved[0].pod.spec if reserved else None
         members = placeholders(unit, count, spec)
-        return replace(unit, pods=(*unit.pods, *members), leader_first=False, reserved=0)
+        extended = replace(unit, pods=(*unit.pods, *members), leader_first=False, reserved=0)
+        if not reserved:
+            self._extended = unit, extended
+        return extended
 
     def without_placeholders(self, unit: Unit, plan: Placed) -> Placed:
         """The plan for pods that exist; `placed` reserves the placements of the placeholders."""
@@ -155,7 +182,7 @@ class MemberReservations:
         if not isinstance(key, GangKey) or (known is None and not placements):
             return frozenset()
         leader = next((pod.uid for pod in unit.pods if is_leader(pod)), known and known.leader)
-        until = known.until if known else now + max(unit.timeout, MIN_SECONDS)
+        until = known.until if known else now + reserved_for(unit.timeout)
         if reports_binds and members:
             self._binding[key] = self._binding.get(key, {}) | members
         return self.reserve(key, placements, MemberReservation(leader or "", until))
@@ -202,7 +229,7 @@ class MemberReservations:
             placement for placement in self._reserved.of(key) if not is_placeholder(placement.pod)
         ]
         before, binding = self._release(key), self._binding.get(key)
-        pods = _numbered([*(placement.pod for placement in placements), *unplaced])
+        pods = numbered([*(placement.pod for placement in placements), *unplaced])
         rows = [
             replace(placement, pod=pod) for placement, pod in zip(placements, pods, strict=False)
         ]
@@ -264,6 +291,6 @@ class MemberReservations:
             yield
 
 
-def _numbered(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """A placeholder for each of these pods."""
-    return tuple(like(pod, pod.spec, 1, start=number)[0] for number, pod in enumerate(pods))
+def reserved_for(timeout: float) -> float:
+    """Seconds for which capacity is reserved for a gang with this timeout."""
+    return min(max(timeout, MIN_SECONDS), MAX_SECONDS)

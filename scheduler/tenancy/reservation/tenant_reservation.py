@@ -13,7 +13,7 @@ from typing import Self
 from policies import quantity, vocabulary
 from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.node import Node
-from scheduler.model.placeholder import PLACEHOLDER_UID
+from scheduler.model.placeholder import PLACEHOLDER_UID, copies
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, PodKey
 from scheduler.model.resources import PODS
@@ -92,7 +92,8 @@ class TenantReservation:
 
     def placeholders(self, count: int) -> tuple[Pod, ...]:
         """One for each of so many places."""
-        return tuple(self.placeholder(str(number), self.amounts) for number in range(count))
+        equal, name, uid = self.placeholder("", self.amounts), self.key.name, PLACEHOLDER_UID
+        return copies(equal, ((f"{name}{i}", f"{uid}{self.key}{i}") for i in range(count)))
 
     def placeholder(self, suffix: str, requests: Amounts) -> Pod:
         """It tolerates every taint where the object names nodes: the administrator means them."""

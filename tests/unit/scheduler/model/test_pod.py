@@ -9,6 +9,7 @@ from scheduler.errors import ModelError
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node import Node
 from scheduler.model.numa_request import HostRequest
+from scheduler.model.placeholder import spec_of
 from scheduler.model.pod import Pod, PodKey, ScheduledCondition, SchedulingSpec
 from scheduler.model.resources import LARGEST
 from scheduler.model.taints import Taint
@@ -248,7 +249,10 @@ def test_default_requests_come_on_top_of_the_capped_amount(
     assert Pod.read(obj).spec.default_requests == want
 
 
-def test_what_a_leader_states_for_its_members_is_capped_and_never_zero() -> None:
+def test_what_a_leader_states_for_its_members_is_capped_and_requested_above_zero() -> None:
     text = "cpu=9E,memory=1Gi,example.com/none=0"
     pod = a_pod(annotations={vocabulary.GANG_MEMBERS_ANNOTATION: text})
-    assert pod.attributes.member_requests == (("cpu", LARGEST), ("memory", 2**30))
+    stated = (("cpu", LARGEST), ("example.com/none", 0), ("memory", 2**30))
+    assert pod.attributes.member_requests == stated
+    spec = spec_of(pod, dict(stated))
+    assert spec.requests == (("cpu", LARGEST), ("memory", 2**30), ("pods", 1))

@@ -5,7 +5,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from policies import vocabulary
+from scheduler.cache.reserved_capacity import ReservedCapacity
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.gang import GangKey
+from scheduler.model.unit import Unit
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.reservation.members import MemberReservations
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.builders import a_pod
 from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import (
     MEMBER_RESOURCES,
@@ -165,3 +173,23 @@ def test_stories(story: Story, placed: str, reserved: int) -> None:
         len(bench.scheduler.cache.reserved.of(key)) for key in bench.scheduler.cache.reserved
     )
     assert (found, holds, len(bench.scheduler.cache_mismatches())) == (placed, reserved, 0)
+
+
+@pytest.mark.parametrize(
+    ("announced", "placeholders", "fits"),
+    [
+        pytest.param(2_000, 2_000, True, id="a large gang"),
+        pytest.param(10_000, 10_000, True, id="as many as a reservation has places"),
+        pytest.param(10_001, 0, False, id="one more: none is made"),
+        pytest.param(99_999, 0, False, id="the largest gang: none is made"),
+    ],
+)
+def test_members_that_a_leader_announces(announced: int, placeholders: int, fits: bool) -> None:
+    pod = a_pod("d", gang=("g", announced + 1), labels={vocabulary.GANG_ROLE_LABEL: "leader"})
+    unit = Unit(GangKey("ns", "g"), (pod,), leader_first=True)
+    reservations = MemberReservations(ReservedCapacity(Snapshot()), QuotaAccounts())
+    assert (reservations.too_many(unit) is None) == fits
+    extended = reservations.with_placeholders(unit)
+    assert len(extended.pods) == 1 + placeholders
+    assert extended.forming == (not fits)
+    assert len({pod.uid for pod in extended.pods}) == len(extended.pods)

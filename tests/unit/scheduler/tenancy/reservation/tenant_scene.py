@@ -17,9 +17,9 @@ def at(seconds: float) -> str:
 class TenantReservationScene:
     """Two nodes of four CPUs, a scheduler, and reservations by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, bench: Bench | None = None) -> None:
         self.store = FakeReservations()
-        self._start(Bench(reservations=self.store))
+        self._start(bench or Bench(reservations=self.store))
 
     def _start(self, bench: Bench) -> None:
         self.bench = bench

@@ -19,6 +19,7 @@ The scheduler: pending pods in, plans for complete gangs, bindings out. Upper la
     hostinfo      NUMA nodes and GPUs of hosts, from several sources
     plugins       filters and scores
     columns       the columnar node table
+    failed_events watch events that are tried again
     isolation     errors that concern one object
     report        Events, conditions, metrics
     options       options and tunables

@@ -12,13 +12,16 @@ pays nothing for it.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from cluster import backoff
-from scheduler.errors import CorruptState, ErrorStep
+from scheduler.errors import CorruptState, ErrorStep, ModelError
 from scheduler.report.metrics import Metrics
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Json = dict[str, Any]
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -41,6 +44,32 @@ class Isolation:
             "isolated an error", exc_info=error, extra={"step": step.value, "about": str(about)}
         )
         self._repair()
+
+    def reader(
+        self,
+        read: Callable[[Json], T],
+        on_error: Callable[[Json, Exception], None] = lambda obj, error: None,
+    ) -> Callable[[Json], T | None]:
+        """Decodes objects; one that cannot be read is skipped, so that the watch continues.
+        `on_error` hears of it."""
+
+        def read_or_skip(obj: Json) -> T | None:
+            try:
+                return read(obj)
+            except ModelError as error:
+                self._errors.labels(ErrorStep.DECODE.value).inc()
+                logger.error("skipped unreadable object", extra={"error": str(error)})
+                failure: Exception = error
+            except Exception as error:
+                metadata = obj.get("metadata") or {}
+                about = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+                self.report(ErrorStep.DECODE, about, error)
+                failure = error
+            with self.step(ErrorStep.REPORT, "unreadable object"):
+                on_error(obj, failure)
+            return None
+
+        return read_or_skip
 
     @contextmanager
     def step(self, step: ErrorStep, about: object) -> Iterator[None]:

@@ -18,9 +18,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from cluster.informer import EventKind, WatchEvent
+from cluster.informer import EventKind, Key, WatchEvent
+from cluster.resources import NODES, PODS
 from scheduler.actuators import Actuators
 from scheduler.background import BackgroundTasks
 from scheduler.bind.binding_cycle import BindingCycles
@@ -32,6 +34,7 @@ from scheduler.cycle import SchedulingCycle
 from scheduler.errors import ErrorStep
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Inspector
+from scheduler.failed_events import FailedEvents
 from scheduler.feed import Feed
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.pod_groups import PodGroups
@@ -42,7 +45,7 @@ from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod, PodKey, is_schedulable
 from scheduler.model.policy import PlacementTables
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import Unit, UnitKey, key_of
 from scheduler.options import CycleSettings
 from scheduler.plan import planner
 from scheduler.plugins import registry as plugin_registry
@@ -86,6 +89,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks()
         self.isolation = Isolation(metrics, repair=lambda: self.cache.repair())
+        self.failed_events = FailedEvents(self.isolation, now=now, wake=self._wake.set)
         snapshot = Snapshot(registry)
         self.accounts = QuotaAccounts(GpuKinds(snapshot))
         self.shares = FairShares(self.accounts.ledger)
@@ -124,6 +128,7 @@ class Scheduler:
         self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
         self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
+        self._unreadable: dict[Key, Pod] = {}  # last good state of pods whose newest is unreadable
         context = SchedulingContext(
             scheduler=name,
             cache=self.cache,
@@ -216,6 +221,16 @@ class Scheduler:
     # --- watch events ---
 
     def on_node(self, event: WatchEvent[Node | None]) -> None:
+        self.failed_events.apply(NODES.kind, self._on_node, event)
+
+    def on_pod(self, event: WatchEvent[Pod | None]) -> None:
+        self.failed_events.apply(PODS.kind, self._on_pod, event)
+
+    def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
+        """An object such as a volume has changed: it may help the pods that depend on its kind."""
+        self.failed_events.apply(feed.resource.kind, partial(self._on_feed, feed), event)
+
+    def _on_node(self, event: WatchEvent[Node | None]) -> None:
         node = event.object
         if event.kind is EventKind.DELETED or node is None:
             if event.old is not None:
@@ -223,13 +238,35 @@ class Scheduler:
         elif self.cache.put_node(node):
             self._note((node.name,))
 
-    def on_pod(self, event: WatchEvent[Pod | None]) -> None:
+    def _on_pod(self, event: WatchEvent[Pod | None]) -> None:
         pod = event.object
         if event.kind is EventKind.DELETED or pod is None:
-            gone = event.old or pod
-            if gone is not None:
-                self._deleted(gone)
+            self._gone(event)
             return
+        if self._unreadable:
+            self._unreadable.pop(event.key, None)
+        try:
+            self._put(pod)
+        except Exception as error:
+            waits = pod.scheduler == self._name and is_schedulable(pod)
+            if not waits or self.cache.get(pod.uid) is not None:
+                raise
+            self._pods[pod.uid] = pod
+            self.unit_failed(key_of(pod), ErrorStep.WATCH, error, [pod])
+
+    def _gone(self, event: WatchEvent[Pod | None]) -> None:
+        """Deleted, or unreadable. An unreadable pod that is known to be on a node counts there
+        until it is deleted, so that no other pod is planned in its place."""
+        pod = event.old or event.object or self._unreadable.get(event.key)
+        if pod is None:
+            return
+        if event.kind is not EventKind.DELETED and self.cache.get(pod.uid) is not None:
+            self._unreadable[event.key] = pod
+            return
+        self._unreadable.pop(event.key, None)
+        self._deleted(pod)
+
+    def _put(self, pod: Pod) -> None:
         moved = self.cache.snapshot.moved
         self._note(self.cache.put_pod(pod))
         if self.cache.snapshot.moved != moved:
@@ -246,8 +283,7 @@ class Scheduler:
         else:
             self._forget_pending(pod)
 
-    def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
-        """An object such as a volume has changed: it may help the pods that depend on its kind."""
+    def _on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         if feed.apply(event):
             self.cluster_event(feed.resource.kind)
 
@@ -271,11 +307,19 @@ class Scheduler:
         self._note(tuple(self.cache.snapshot.table.rows))
 
     def _deleted(self, pod: Pod) -> None:
-        self.cycle.pod_gone(pod)
+        """Each part forgets the pod, even if another one fails."""
         self._wake.set()
-        self.partial_gangs.drop(pod.uid)
-        self.recovery.deleted(pod)
-        self._forget_pending(pod)
+        steps: tuple[Callable[[], None], ...] = (
+            partial(self.cycle.pod_gone, pod),
+            partial(self.partial_gangs.drop, pod.uid),
+            partial(self.recovery.deleted, pod),
+            partial(self._forget_pending, pod),
+        )
+        for forget in steps:
+            try:
+                forget()
+            except Exception as error:
+                self.isolation.report(ErrorStep.WATCH, pod.key, error)
 
     def _forget_pending(self, pod: Pod) -> None:
         """The pod has a node, or needs none any more."""
@@ -356,6 +400,7 @@ class Scheduler:
     def _prepare(self) -> None:
         if not self._leading():
             return
+        self.failed_events.tick()
         self._note(self.recovery.tick())
         forming = self.cycle.prepare()
         self.provisioning.tick()
@@ -380,7 +425,7 @@ class Scheduler:
         await self.binding_cycles.finish(seconds)
 
     def _next_at(self) -> float | None:
-        parts = (self.cycle, self.recovery, self.provisioning)
+        parts = (self.cycle, self.recovery, self.provisioning, self.failed_events)
         due = [part.next_at() for part in parts]
         return min((at for at in due if at is not None), default=None)
 

@@ -26,8 +26,8 @@ from scheduler.bind.binder import Binder
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.hostinfo import inventory
+from scheduler.isolation import brief
 from scheduler.model import gang
-from scheduler.model.fields import lenient
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.options import CycleSettings, Options
@@ -37,6 +37,7 @@ from scheduler.plugins.volumes.plugin import VolumePlugin
 from scheduler.plugins.volumes.prebind import VolumePreBind
 from scheduler.provisioning import informers as provisioning_feeds
 from scheduler.provisioning.writer import RequestWriter
+from scheduler.report import events
 from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
@@ -97,11 +98,15 @@ class Wiring:
                 starving_after=options.starving_after, hold_seconds=options.hold_seconds
             ),
         )
+        self._reader = self.scheduler.isolation.reader
         self._nodes: Informer[Node | None] = Informer(
-            client, resources.NODES, keep=lenient(Node.read), on_event=self.scheduler.on_node
+            client, resources.NODES, keep=self._reader(Node.read), on_event=self.scheduler.on_node
         )
         self._pods: Informer[Pod | None] = Informer(
-            client, resources.PODS, keep=lenient(Pod.read), on_event=self.scheduler.on_pod
+            client,
+            resources.PODS,
+            keep=self._reader(Pod.read, self._report_unreadable),
+            on_event=self.scheduler.on_pod,
         )
         self._feeds = self._feed_informers()
         self._optional = self._optional_informers()
@@ -214,6 +219,16 @@ class Wiring:
             may_write=self._leads,
         )
 
+    def _report_unreadable(self, obj: dict[str, Any], error: Exception) -> None:
+        """An Event on a pod of this scheduler that waits."""
+        metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+        if spec.get("schedulerName") == self._options.scheduler_name and not spec.get("nodeName"):
+            self._recorder.record(
+                events.unreadable_pod(
+                    metadata["namespace"], metadata["name"], metadata["uid"], brief(error)
+                )
+            )
+
     def _feed_informers(self) -> tuple[Informer[Any], ...]:
         """What plugins read beside pods and nodes, and disruption budgets."""
         plugins = self.scheduler.cache.snapshot.plugins
@@ -225,7 +240,7 @@ class Wiring:
             Informer(
                 self._client,
                 feed.resource,
-                keep=lenient(feed.read),
+                keep=self._reader(feed.read),
                 on_event=partial(self.scheduler.on_feed, feed),
             )
             for feed in feeds
@@ -256,7 +271,12 @@ class Wiring:
                 )
                 for feed in feeds
             ),
-            *provisioning_feeds.kinds(self._client, self.scheduler.provisioning),
+            *provisioning_feeds.kinds(
+                self._client,
+                self.scheduler.provisioning,
+                self.scheduler.isolation,
+                self.scheduler.failed_events,
+            ),
         )
 
     def _informer_if_served(
@@ -268,10 +288,11 @@ class Wiring:
         on_served: Callable[[bool], None] = lambda served: None,
     ) -> OptionalInformer[T | None]:
         def make(resource: resources.Resource) -> Informer[T | None]:
-            return Informer(self._client, resource, keep=lenient(read), on_event=on_event)
+            return Informer(self._client, resource, keep=self._reader(read), on_event=guarded)
 
+        guarded = self.scheduler.failed_events.guard(resource.kind, on_event)
         return OptionalInformer(
-            self._client, resource, make=make, on_event=on_event, on_served=on_served
+            self._client, resource, make=make, on_event=guarded, on_served=on_served
         )
 
     # --- running ---

@@ -149,7 +149,15 @@ class Cache:
     # --- nodes ---
 
     def put_node(self, node: Node) -> bool:
-        """Add or change; True when something changed."""
+        """Add or change; True when something changed. A node that cannot be put is dropped: no pod
+        is planned there."""
+        try:
+            return self._put_node(node)
+        except Exception:
+            self.drop_node(node.name)
+            raise
+
+    def _put_node(self, node: Node) -> bool:
         self._objects[node.name] = node
         node = self.hosts.complete(node)
         new = node.name not in self.snapshot
@@ -168,9 +176,17 @@ class Cache:
         self._rehost(tuple(self._objects))
 
     def _rehost(self, names: Iterable[str]) -> None:
-        known = (name for name in names if name in self._objects)
-        if changed := [name for name in known if self.put_node(self._objects[name])]:
+        changed, failure = [], None
+        for name in names:
+            try:
+                if name in self._objects and self.put_node(self._objects[name]):
+                    changed.append(name)
+            except Exception as error:
+                failure = error  # of one node: the others are put
+        if changed:
             self._nodes_changed(changed)
+        if failure is not None:
+            raise failure
 
     def recount(self, pods: Iterable[CachedPod] | None = None) -> None:
         """Charge these pods, or all, anew: their nodes or the quotas changed."""

@@ -5,34 +5,15 @@ Times are total as well: every text reads as an instant, and a duration beyond t
 `LONGEST`, which is no end in sight.
 """
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from policies import bounds
 from policies.json_fields import Json, mapping
-from scheduler.errors import ModelError
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 LONGEST: Final = bounds.DURATION.clamp(float("inf"))
 """Seconds, ten years: what lasts so long or longer has no end in sight."""
-
-
-def lenient(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
-    """Logs and skips an object that cannot be read, so that the watch continues."""
-
-    def read_or_skip(obj: dict[str, Any]) -> T | None:
-        try:
-            return read(obj)
-        except ModelError as exc:
-            logger.error("skipped unreadable object", extra={"error": str(exc)})
-            return None
-
-    return read_or_skip
 
 
 def rows(value: object) -> list[Json]:

@@ -205,6 +205,15 @@ def scheduler_error(pod: Pod, text: str) -> correlator.EventReport:
     return correlator.report(_about(pod), SCHEDULER_ERROR, text, action="Scheduling", warning=True)
 
 
+def unreadable_pod(namespace: str, name: str, uid: str, error: str) -> correlator.EventReport:
+    note = (
+        f"the scheduler cannot read the pod ({error}) and leaves it alone until it changes; other"
+        " pods are not affected. Correct the value on the pod"
+    )
+    about = correlator.Ref("Pod", name, namespace, uid)
+    return correlator.report(about, SCHEDULER_ERROR, note, action="Scheduling", warning=True)
+
+
 def error_text(unit: str, error: str, *, retry_after: float) -> str:
     """What happened, that other work goes on, what to do; `retry_after` in seconds."""
     return (

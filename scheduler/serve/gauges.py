@@ -37,6 +37,11 @@ def expose(
         lambda: float(scheduler.queue.quarantined()),
     )
     metrics.watch(
+        "unapplied_objects",
+        "Watched objects whose newest state the scheduler failed to apply, and tries again.",
+        lambda: float(len(scheduler.failed_events)),
+    )
+    metrics.watch(
         "partial_gangs",
         "Gangs with fewer bound members than they need, that were never complete.",
         lambda: float(len(scheduler.partial_gangs)),

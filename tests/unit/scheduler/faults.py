@@ -1,12 +1,13 @@
 """Errors on purpose: a plugin and writers that raise for marked pods, at one seam at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from cluster.events import correlator
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import Assignment
+from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.plugins.protocol import Plugin, Rejection
 from scheduler.plugins.registry import DEFAULT, Registry
@@ -57,9 +58,15 @@ class FaultyPlugin(Plugin):
         self._faults = faults
         self._pods: dict[int, int] = {}  # row -> pods on it
 
+    def put_node(
+        self, node: Node, old: Node | None, pods: Iterable[tuple[Pod, Assignment]]
+    ) -> None:
+        self._faults.check("put node", node.name)
+
     def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         self._pods[row] = self._pods.get(row, 0) + 1
         self._faults.check("charge", pod.key.name)
+        self._faults.check(f"charge {dict(pod.spec.requests)['cpu']}", pod.key.name)
 
     def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         self._faults.check("uncharge", pod.key.name)

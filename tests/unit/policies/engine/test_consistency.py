@@ -190,3 +190,59 @@ def test_quotas_of_one_tenant(first: Json, second: Json, want: list[str]) -> Non
     # Two objects are two sources, which is a fault of its own.
     found = consistency.contradictions(reading.entries)
     assert [f"{f.path}: {f.message}" for f in found if f.path != "spec.tenant.name"] == want
+
+
+CONTRADICTIONS = [
+    pytest.param(
+        [
+            tenant("a", "p", quota={"max": {"cpu": "8"}}),
+            tenant("a", "q", quota={"max": {"cpu": 4}}),
+        ],
+        id="one amount twice",
+    ),
+    pytest.param([sharing({"name": "x", "parent": "nowhere"})], id="a parent that is not listed"),
+    pytest.param([sharing({"name": "a", "parent": "a"})], id="a tenant above itself"),
+    pytest.param(
+        [sharing(*TREE), sharing(*TREE, name="again")], id="two documents list the same tenants"
+    ),
+    pytest.param(
+        [
+            selecting("a", NAMESPACE, "n", policy="p"),
+            selecting("b", NAMESPACE, "m", "n", policy="q"),
+        ],
+        id="a namespace of two tenants",
+    ),
+    pytest.param([selecting("a", TENANT, "b", policy="p")], id="namespaces of another tenant"),
+]
+
+
+@pytest.mark.parametrize("documents", CONTRADICTIONS)
+@pytest.mark.parametrize(
+    "unrelated",
+    [
+        pytest.param([a_platform_policy("other")], id="an empty platform policy"),
+        pytest.param([tenant("z", "other")], id="an empty tenant policy"),
+        pytest.param(
+            [selecting("z", NAMESPACE, "elsewhere", policy="other")], id="other namespaces"
+        ),
+        pytest.param(
+            [
+                tenant(
+                    "z",
+                    "other",
+                    namespaceSelector={
+                        "matchExpressions": [{"key": NAMESPACE, "operator": "Exists"}]
+                    },
+                )
+            ],
+            id="a selector without values",
+        ),
+    ],
+)
+def test_unrelated_policies_hide_no_contradiction(
+    unrelated: Sequence[Json], documents: Sequence[Json]
+) -> None:
+    want = [text.split(": ")[0] for text in faults(documents)]
+    assert want
+    for some in ([*unrelated, *documents], [*documents[:1], *unrelated, *documents[1:]]):
+        assert [text.split(": ")[0] for text in faults(some)] == want

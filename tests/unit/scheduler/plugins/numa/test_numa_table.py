@@ -308,3 +308,25 @@ def test_bounds_beside_a_pod_and_after_it(
     beside = int(snapshot.numa.numa_table.most(host_request)[0])
     snapshot.release(pod, "a", held)
     assert (beside, int(snapshot.numa.numa_table.most(host_request)[0])) == want
+
+
+@pytest.mark.parametrize(
+    ("host_request", "want"),
+    [
+        pytest.param(HostRequest(cpu=500, policy="isolated"), (2, 1), id="isolated"),
+        pytest.param(HostRequest(cpu=500, spread="isolated"), (2, 1), id="members apart"),
+        pytest.param(HostRequest(cpu=1000, policy="single-numa"), (6, 3), id="by CPU"),
+        pytest.param(HostRequest(gpus=1, policy="single-numa"), (2, 0), id="by GPUs"),
+    ],
+)
+def test_bounds_of_a_host_that_loses_a_numa_node(
+    host_request: HostRequest, want: tuple[int, int]
+) -> None:
+    snapshot = Snapshot.of([a_host("a", TWO)])
+    before = int(snapshot.numa.numa_table.most(host_request)[0])
+    located_elsewhere = Topology((Zone(0, 3000, 8 * GIB),), (Gpu(0, 0),))
+    used = a_placed_pod("g", HostRequest(gpus=1), Assignment((), (0,)))
+    snapshot.put_node(a_host("a", located_elsewhere))
+    if host_request.gpus:
+        snapshot.charge(used, "a", Assignment((), (0,)))
+    assert (before, int(snapshot.numa.numa_table.most(host_request)[0])) == want

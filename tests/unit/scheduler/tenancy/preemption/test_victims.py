@@ -180,3 +180,49 @@ def test_a_plan_lists_its_pods() -> None:
     groups = gang("g", ["n1", "n1"], size=1)
     plan = PreemptionPlan(tuple(groups), Placed(()))
     assert sorted(one.pod.key.name for one in plan.victims) == ["g-0", "g-1"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "groups", "unit", "gone"),
+    [
+        pytest.param(
+            {"n1": 4},
+            [*gang("g", ["n1"] * 3, size=3), *gang("h", ["elsewhere", "n1"], size=1)[:1]],
+            wanting(1, 3),
+            ["g"],
+            id="surplus of a gang beside the core of another",
+        ),
+        pytest.param(
+            {"n1": 3, "n2": 1},
+            [
+                *gang("g", ["n2", "n1"], size=1),
+                single("s", "n1", gpus=2, priority=5),
+            ],
+            wanting(1, 2),
+            ["s"],
+            id="surplus of a gang whose core stays",
+        ),
+        pytest.param(
+            {"n1": 3},
+            [single("a", "n1"), single("s", "n1", gpus=2, priority=5)],
+            wanting(1, 2),
+            ["s"],
+            id="a single pod",
+        ),
+        pytest.param(
+            {"n1": 4},
+            [*gang("g", ["n1"] * 3, size=2), single("a", "n1")],
+            wanting(1, 3),
+            ["g", "g+0"],
+            id="not the surplus of a gang whose core is evicted",
+        ),
+    ],
+)
+def test_a_group_that_is_not_needed_is_reprieved(
+    nodes: dict[str, int], groups: list[VictimGroup], unit: Unit, gone: list[str]
+) -> None:
+    """Every cheaper group is in the shortest sufficient prefix; the search drops it again."""
+    _, found = search(nodes, groups, unit)
+    plan = found.run(groups)
+    assert plan is not None
+    assert sorted(group.key for group in plan.groups) == gone

@@ -321,3 +321,30 @@ def test_events_report_each_change(story: Story, told: list[str]) -> None:
         return "OBJECT" if kind == "ResourceReservation" else name
 
     assert asyncio.run(run()) == told
+
+
+def test_each_gang_that_loses_a_node_is_reported_beside_one_that_waits_already() -> None:
+    """The nodes are labelled by gang: what one of them loses, the other cannot use."""
+
+    async def run() -> list[list[str]]:
+        scene = Scene()
+        for gang in ("a", "b"):
+            for name, cpu in (("n", "3"), ("m", "1")):
+                scene.node(f"{name}-{gang}", cpu, labels={"for": gang})
+            annotations = {MEMBER_RESOURCES: "cpu=1"}
+            selector = {"for": gang}
+            leader(scene.bench, gang, 3, cpu="2", annotations=annotations, nodeSelector=selector)
+            await settle_gang(scene.bench)
+            await follow(scene.bench)
+        found = []
+        for gang in ("a", "b"):
+            del scene.bench.reports[:]
+            scene.drop_node(f"m-{gang}")
+            await follow(scene.bench)
+            found.append([f"{one.reason} {one.regarding.name}" for one in scene.bench.reports])
+        return found
+
+    assert asyncio.run(run()) == [
+        ["ReservationIncomplete a-driver"],
+        ["ReservationIncomplete b-driver"],
+    ]

@@ -59,6 +59,7 @@ from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
+from scheduler.tenancy.fairshare.tenant_order import FairShareTenants
 from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.quota.accounting import QuotaAccounts
@@ -108,6 +109,7 @@ class Scheduler:
             class_of=self._class_of,
             starving_after=settings.starving_after,
             fair_share_order=self.shares.order,
+            tenants=FairShareTenants(self.shares),
             boost=lambda tier: snapshot.tables.boost(tier),
             reserved=self.reservations,
             has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,

@@ -36,7 +36,14 @@ from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, is_leader, key_of
 from scheduler.options import STARVING_AFTER
-from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
+from scheduler.queueing.active import (
+    MAX_STALE_ITEMS,
+    ActiveQueue,
+    FairShareOrder,
+    ScannedTenants,
+    TenantOrder,
+    urgency,
+)
 from scheduler.queueing.entry import (
     QueuedUnit,
     QueueState,
@@ -65,9 +72,9 @@ class SchedulingQueue:
     `bound`, `group`, `succeeded` and `reserved` count the members of a gang (`unit_builder`).
 
     `is_partial` tells whether a gang is partially bound, `class_of` is equal for pods that fit the
-    same nodes, `fair_share_order` sorts tenants by the requests of their first unit, `boost` is
-    what a tier adds to the priority of its units in the queue; it causes no preemption. `on_error`
-    hears of an error about one unit, and calls `quarantine`.
+    same nodes, `fair_share_order` sorts tenants by the requests of their first unit, `tenants`
+    keeps them in this order, `boost` is what a tier adds to the priority of its units in the queue;
+    it causes no preemption. `on_error` hears of an error about one unit, and calls `quarantine`.
     """
 
     def __init__(
@@ -79,7 +86,8 @@ class SchedulingQueue:
         succeeded: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.spec,
         starving_after: float = STARVING_AFTER,
-        fair_share_order: Callable[[str, Mapping[str, int]], Any] = lambda tenant, _: tenant,
+        fair_share_order: FairShareOrder = lambda tenant, _: tenant,
+        tenants: TenantOrder | None = None,
         boost: Callable[[str], int] = lambda _: 0,
         reserved: ReservedMembers | None = None,
         has_start_reservation: Callable[[UnitKey], bool] = lambda key: False,
@@ -93,13 +101,15 @@ class SchedulingQueue:
         self._boost = boost
         self._entries: dict[UnitKey, QueuedUnit] = {}
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
+        self._fair_share_order = fair_share_order
         self._active = ActiveQueue(
             self._is_current,
-            lambda tenant, key: fair_share_order(tenant, self._entries[key].requests),
+            lambda key: self._entries[key].requests,
+            tenants or ScannedTenants(fair_share_order),
         )
         self._timers: list[tuple[float, int, UnitKey]] = []
         self._unschedulable = UnschedulableUnits(class_of)
-        self.over_quota = OverQuotaUnits(self._active.tenant_order)
+        self.over_quota = OverQuotaUnits(self._tenant_order)
         self._gated: dict[str, Pod] = {}  # uid -> pod of a complete gang behind the gang gate
         self._tokens = itertools.count()
 
@@ -150,6 +160,7 @@ class SchedulingQueue:
             self._unschedulable.discard(key)
             self.over_quota.discard(key)
             del self._entries[key]
+            self._active.discard(key)
         elif was_binding and entry.pods:
             return  # nothing changes for the members that wait
         elif entry.state is not QueueState.PLANNING:
@@ -401,8 +412,11 @@ class SchedulingQueue:
             self.over_quota.discard(entry.key)
         if state is QueueState.FORMING:
             entry.waiting_since = None
+        was_active = entry.state is QueueState.ACTIVE
         entry.state = state
         entry.token = next(self._tokens)
+        if was_active:
+            self._active.discard(entry.key)
 
     def _probe(self, key: UnitKey, signature: Signature, now: float) -> None:
         entry = self._entries[key]
@@ -472,6 +486,11 @@ class SchedulingQueue:
         first = self._is_starving(entry, now) or self._builder.lacks_bound_members(entry)
         partial = self._is_partial_gang(entry)
         return (0 if partial else 1, priority, 0 if first else 1, created, uid)
+
+    def _tenant_order(self, tenant: str, rank: Rank, key: UnitKey) -> tuple[Any, ...]:
+        """The order of tenants in the active queue, for the first unit of each."""
+        requests = self._entries[key].requests
+        return urgency(rank), self._fair_share_order(tenant, requests), rank
 
     def _is_partial_gang(self, entry: QueuedUnit) -> bool:
         return isinstance(entry.key, GangKey) and self._is_partial(entry.key)

@@ -25,6 +25,7 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
+from scheduler.tenancy.fairshare.tenant_order import FairShareTenants
 from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.preemption.pdb import DisruptionBudgets
@@ -162,6 +163,7 @@ class KubeNexusStrategy:
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
             fair_share_order=self._shares.order if fair else _all_alike,
+            tenants=FairShareTenants(self._shares) if fair else None,
             boost=lambda tier: cache.snapshot.tables.boost(tier) if fair else 0,
         )
         self._tenancy = self._fair_tenancy(evicts) if fair else None

@@ -1,5 +1,6 @@
 """
-Advances the decayed shares while time passes: once per second, and when the nodes change.
+Advances the decayed shares while time passes: once per second, and when the capacity of the cluster
+changes.
 
 The time of day drives the decay, because the shares outlive the process.
 """
@@ -23,16 +24,21 @@ class ShareDecay:
         self._epoch = epoch
         self._advanced_at = float("-inf")
         self._statics = -1
+        self._totals: dict[str, int] | None = None
 
     def tick(self, now: float) -> None:
         statics = self._snapshot.table.statics
-        if now >= self._advanced_at + EVERY or statics != self._statics:
+        is_due = now >= self._advanced_at + EVERY
+        if is_due or (statics != self._statics and self._capacity() != self._totals):
             self._advanced_at = now
-            self._statics = statics
             self.advance()
+        self._statics = statics
 
     def advance(self) -> None:
+        self._totals = self._capacity()
+        self._shares.advance(self._totals, self._epoch())
+
+    def _capacity(self) -> dict[str, int]:
+        """Also of resources without usage: the first tenant to use one does not stay first."""
         table = self._snapshot.table
-        # Also resources without usage yet: the first tenant to use one does not stay first.
-        totals = {name: table.total(name) for name in table.resources() if name != PODS}
-        self._shares.advance(totals, self._epoch())
+        return {name: table.total(name) for name in table.resources() if name != PODS}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.tenancy.quota.ledger import Ledger
-from scheduler.tenancy.quota.tree import Amounts
+from scheduler.tenancy.quota.tree import Amounts, TenantNode
 
 FairShareOrder = tuple[bool, tuple[tuple[float, str], ...]]
 
@@ -39,10 +39,13 @@ class FairShares:
         self.ledger = ledger
         self._decayed: dict[str, DecayedShare] = {}
         self._totals: Amounts = {}
+        self.version = 0
+        """Counts changes of the shares beside charges and uncharges."""
 
     def advance(self, totals: Amounts, now: float) -> None:
         """Let time pass: members have used since the last call what they use now."""
         self._totals = totals
+        self.version += 1
         names = {*self._decayed, *self.ledger.members()}
         for name in names:
             before = self._decayed.get(name, DecayedShare(0.0, now))
@@ -71,15 +74,17 @@ class FairShares:
     def order(self, tenant: str, requested: Amounts) -> FairShareOrder:
         """The lowest goes first; equal only for one tenant."""
         path = tuple(
-            (self._weighted(member.name, member.weight), member.name)
+            (self.weighted(member), member.name)
             for member in reversed(self.ledger.tree.path(tenant))
         )
         return not self.ledger.below_guarantee(tenant, requested), path
 
-    def _weighted(self, name: str, weight: int) -> float:
-        before = self._decayed.get(name)
+    def weighted(self, member: TenantNode) -> float:
+        """The share of the member by its weight."""
+        before = self._decayed.get(member.name)
         decayed = before.share if before else 0.0
-        return (WEIGHT_OF_NOW * self.share(name) + (1 - WEIGHT_OF_NOW) * decayed) / weight
+        now = self.share(member.name)
+        return (WEIGHT_OF_NOW * now + (1 - WEIGHT_OF_NOW) * decayed) / member.weight
 
     # --- across restarts ---
 
@@ -88,6 +93,7 @@ class FairShares:
 
     def recall(self, known: Mapping[str, DecayedShare], now: float) -> None:
         """Take over a predecessor's shares, decayed since; newer own ones stay."""
+        self.version += 1
         for name, written in known.items():
             own = self._decayed.get(name)
             if own is None or own.at < written.at:

@@ -15,13 +15,16 @@ right to go first or to reclaim. Resources that a guarantee does not name go alo
 it names. `fairshare.shares` orders the tenants.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from policies.pods import requests
 from scheduler.model.over_quota import Excess
 from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantNode, TenantTree
+
+_MAX_TOUCHED: Final = 1024  # members beyond twice those in use: a standby never takes them
 
 
 class Ledger:
@@ -33,12 +36,14 @@ class Ledger:
         self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
         self._trials = 0
         self._trail: list[tuple[str, Pairs, int]] = []  # charges to undo when the trial ends
+        self._touched: set[str] | None = None  # members whose usage changed; None: perhaps all
 
     def change_tree(self, tree: TenantTree) -> None:
         """The usage stays."""
         own = self._own
         self._own = {}
         self._used = {}
+        self._touched = None
         self.tree = tree
         for tenant, amounts in own.items():
             self._add(tenant, tuple(amounts.items()), +1)
@@ -72,6 +77,11 @@ class Ledger:
     def members(self) -> Iterable[str]:
         """Tenants and groups with usage."""
         return self._used.keys()
+
+    def take_touched(self) -> Collection[str] | None:
+        """Members whose usage may have changed since the last call; None: perhaps all."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     # --- limits ---
 
@@ -198,6 +208,10 @@ class Ledger:
         _add(self._own.setdefault(tenant, {}), amounts, sign)
         if not self._own[tenant]:
             del self._own[tenant]
+        if self._touched is not None:
+            self._touched.update(member.name for member in self.tree.path(tenant))
+            if len(self._touched) > 2 * len(self._used) + _MAX_TOUCHED:
+                self._touched = None
         for member in self.tree.path(tenant):
             used = self._used.setdefault(member.name, {})
             _add(used, amounts, sign)

@@ -24,6 +24,8 @@ The scheduler: pending pods in, plans for complete gangs, bindings out. Upper la
     report        Events, conditions, metrics
     options       options and tunables
     background    tasks beside the cycle
+    fork          long computations in a forked process
+    work_budget   CPU time that a computation may take in the event loop
     feed          a resource to watch, with its store
     model         pods, nodes, gangs, units and plans as values
     errors        the error tree

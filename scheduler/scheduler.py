@@ -36,6 +36,7 @@ from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Inspector
 from scheduler.failed_events import FailedEvents
 from scheduler.feed import Feed
+from scheduler.fork import ForkPolicy
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.pod_groups import PodGroups
 from scheduler.gang.recovery import GangRecovery
@@ -71,7 +72,7 @@ class Scheduler:
     """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
 
     Nothing is planned unless `leading`; `known` lists the pods that the watch has shown; `epoch` is
-    the time of day, `now` a clock that never jumps back.
+    the time of day, `now` a clock that never jumps back; `fork` runs long computations.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Scheduler:
         known: Callable[[], Iterable[Pod]] = tuple,
         epoch: Callable[[], float] = time.time,
         settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
+        fork: ForkPolicy | None = None,
         registry: Registry = plugin_registry.DEFAULT,
     ) -> None:
         self._wake = asyncio.Event()
@@ -152,6 +154,7 @@ class Scheduler:
             gang_changed=self._gang_changed,
             record=actuators.reporter.record,
             reservation_writer=actuators.reservation_writer,
+            fork=fork,
         )
         self.tenancy = TenancyManager(context, self._memo)
         asked = self.tenancy.preemption.in_progress

@@ -20,9 +20,11 @@ from cluster.events.recorder import Recorder
 from cluster.informer import Informer, WatchEvent
 from cluster.leader_election import LeaderElector
 from cluster.optional_informer import OptionalInformer
+from scheduler import fork
 from scheduler.actuators import Actuators
 from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
+from scheduler.fork import ForkPolicy
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.hostinfo import inventory
@@ -97,6 +99,7 @@ class Wiring:
             settings=CycleSettings(
                 starving_after=options.starving_after, hold_seconds=options.hold_seconds
             ),
+            fork=ForkPolicy(fork.run),
         )
         self._reader = self.scheduler.isolation.reader
         self._nodes: Informer[Node | None] = Informer(

@@ -107,6 +107,8 @@ class Cache:
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not
         self._members: dict[GangKey, set[str]] = {}  # gang -> uids of members that count
         self.reserved = ReservedCapacity(self.snapshot)
+        self.terminating: set[str] = set()  # uids of pods on nodes that are being deleted
+        self.changes = 0  # pods that came to a node, changed there or left it
         self.preemptible = 0  # pods on nodes that are marked preemptible
         self.with_duration = 0  # pods on nodes that state how long they run
         self._priorities: dict[str, Counter[int]] = {}  # tenant -> priorities of its placed pods
@@ -301,6 +303,9 @@ class Cache:
         self._on.setdefault(cached.node, set()).add(cached.pod.uid)
         self._rank(cached.pod, +1)
         self._count(cached.pod)
+        self.changes += 1
+        if cached.pod.terminating:
+            self.terminating.add(cached.pod.uid)
 
     def _remove(self, uid: str) -> tuple[str, ...]:
         cached = self._pods.get(uid)
@@ -317,6 +322,8 @@ class Cache:
         uid = cached.pod.uid
         del self._pods[uid]
         self._rank(cached.pod, -1)
+        self.changes += 1
+        self.terminating.discard(uid)
         here = self._on[cached.node]
         here.discard(uid)
         if not here:

@@ -141,10 +141,10 @@ class Snapshot:
         self.freed += 1
         self.moved += 1
 
-    def suppose(self, pod: Pod, node: str) -> None:
+    def suppose(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         """As `charge`, inside a trial."""
-        self._move(pod, node, NO_ASSIGNMENT, +1)
-        self._undo.append((node, pod, NO_ASSIGNMENT, -1))
+        self._move(pod, node, assignment, +1)
+        self._undo.append((node, pod, assignment, -1))
 
     def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         """As `release`, inside a trial."""

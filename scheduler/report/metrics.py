@@ -22,7 +22,7 @@ _BINDING: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.
 _WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 RESULTS: Final = ("placed", "unschedulable", "over_quota", "bind_failed", "bind_refused", "error")
-STEPS: Final = ("search", "evicted", "refused", "placed", "wasted")
+STEPS: Final = ("search", "abandoned", "evicted", "refused", "placed", "wasted")
 PROVISIONING: Final = ("pending", "provisioned", "failed")
 OUTCOMES: Final = ("scheduled", "unschedulable", "timed_out", "released", "retained")
 
@@ -66,7 +66,8 @@ class Metrics:
         )
         self.preemption = self._counters(
             f"{_PREFIX}preemption",
-            "Victim searches, evictions, refused and wasted evictions, placed preemptors.",
+            "Victim searches, abandoned searches, evictions, refused and wasted evictions, placed "
+            "preemptors.",
             "step",
             STEPS,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cluster.events import correlator
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
+from scheduler.fork import ForkPolicy
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
@@ -47,3 +48,5 @@ class SchedulingContext:
     """Writes an Event."""
     reservation_writer: ReservationWriter | None = None
     """None: reservations for gang members live in memory only."""
+    fork: ForkPolicy | None = None
+    """Runs long computations beside the event loop; None: they run in it."""

@@ -85,6 +85,8 @@ class TenancyManager:
                 freed=self._preemption_ended,
                 tasks=context.tasks,
                 start_reservations=lambda: self.backfill.start_reservations(),
+                no_victims=self._no_victims,
+                fork=context.fork,
             )
         )
         evictor = context.evictor
@@ -242,8 +244,11 @@ class TenancyManager:
         # With its members: a leader alone would evict victims and then wait for capacity for them.
         whole = self.reservations.with_placeholders(unit)
         if not self.preemption.preempt(whole):
-            self.backfill.misfit(whole)
-            self.entitlement.misfit(whole)
+            self._no_victims(whole)
+
+    def _no_victims(self, unit: Unit) -> None:
+        self.backfill.misfit(unit)
+        self.entitlement.misfit(unit)
 
     def placed(self, unit: Unit, plan: Placed | None = None) -> None:
         """`plan`: its binds are in flight; None: the pods are bound."""

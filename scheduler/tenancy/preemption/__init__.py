@@ -10,5 +10,6 @@ Preemption: candidates, minimal victim sets, eviction.
     pdb              PodDisruptionBudgets
     preemptor_quota  quota reserved for preemptors until their victims have terminated
     rate_limit       how often victims are searched
+    search           runs a search in the event loop or in a fork
     victims          minimal victim set on trials
 """

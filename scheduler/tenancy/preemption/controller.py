@@ -8,14 +8,14 @@ Preempts for a unit that does not fit: finds victims, evicts them, and reserves 
             refused after evictions, or it still does not fit ──▶ searched again ◀┘
             deadline passed ──▶ the reserved capacity is freed; the evictions were wasted
 
-A unit has one search at a time, and none while its victims terminate: more evictions would not make
-them faster. If more victims are needed, terminating ones count as gone and the smallest additional
-set is evicted. The preemptor's pods are charged on their nodes (`reserved_capacity`), so that no
-other unit takes the freed capacity before they are bound. The preemptor's nodes are written before
-the first eviction (nominatedNodeName): a successor reserves the same capacity and goes on with the
-remaining victims. A preemptor may take the capacity that is reserved for the surplus of a running
-gang, or evict the whole gang: the gang's own preemption ends, and its victims become those of the
-preemptor.
+Searches run one at a time (`search`), and none for a unit whose victims terminate: more evictions
+would not make them faster. If more victims are needed, terminating ones count as gone and the
+smallest additional set is evicted. The preemptor's pods are charged on their nodes
+(`reserved_capacity`), so that no other unit takes the freed capacity before they are bound. The
+preemptor's nodes are written before the first eviction (nominatedNodeName): a successor reserves
+the same capacity and goes on with the remaining victims. A preemptor may take the capacity that is
+reserved for the surplus of a running gang, or evict the whole gang: the gang's own preemption ends,
+and its victims become those of the preemptor.
 
 Capacity stays reserved for a minute beyond the victims' grace period. A pod that outlives its grace
 period cannot be brought back, and no other unit can use its capacity. As long as it terminates, and
@@ -25,8 +25,9 @@ lifecycle controller has detected a dead node.
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from cluster import backoff
@@ -37,9 +38,10 @@ from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.tenancy.preemption.context import PreemptionContext
-from scheduler.tenancy.preemption.evaluator import Evaluator
+from scheduler.tenancy.preemption.evaluator import Evaluator, RuleOnNodes, VictimNames
 from scheduler.tenancy.preemption.executor import EvictionProgress, NominationClearer
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, SearchRateLimit
+from scheduler.tenancy.preemption.search import IN_FORK, SearchRunner
 from scheduler.tenancy.preemption.victims import PreemptionPlan
 
 WAIT_SECONDS: Final = 60.0  # for victims, beyond their grace period
@@ -107,6 +109,12 @@ class PreemptionController:
         self._attempts: dict[UnitKey, Attempt] = {}
         self._binding: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}
         self._rate_limit = SearchRateLimit()
+        self._searches = SearchRunner(
+            context.tasks,
+            fork=context.fork,
+            abandoned=context.metrics.preemption.labels("abandoned").inc,
+            wake=context.wake,
+        )
         self._nomination_clearer = NominationClearer(
             context.evictor, self._task_done, context.tasks
         )
@@ -122,9 +130,9 @@ class PreemptionController:
 
     @property
     def writing(self) -> bool:
-        """Whether calls to the API server are in progress."""
+        """Whether a search, or calls to the API server, are in progress."""
         evicting = any(attempt.evicting for attempt in self._attempts.values())
-        return self._nomination_clearer.busy or evicting
+        return self._nomination_clearer.busy or evicting or self._searches.busy
 
     def nominated_victims(self) -> Iterator[str]:
         """uids of victims that have not left their nodes, of all preemptors."""
@@ -159,18 +167,65 @@ class PreemptionController:
             if not (attempt.victims or attempt.evicting or attempt.search_pause):
                 attempt.search_at = now
             return True
+        if self._searches.is_for(unit.key):
+            return True
         rules = self._evaluator.rules(unit)
-        unit_class = self._evaluator.unit_class(unit, rules) if rules else None
-        if not rules or not self._rate_limit.may_search(unit.key, unit_class, now):
+        if not rules:
             return False
-        plan = self._evaluator.search(unit, rules)
-        self._rate_limit.searched(now, self._now())
-        if plan is None:
-            latest = FIRST if any(rule.reclaims for rule, _ in rules) else LATEST
-            self._rate_limit.failed(unit.key, unit_class, now, latest=latest)
+        if self._searches.busy:
+            self._rate_limit.postpone(unit.key, now)
             return False
-        self._start(unit, plan, now)
-        return True
+        unit_class, state = self._evaluator.unit_class(unit, rules), self._evaluator.state()
+        if not self._rate_limit.may_search(unit.key, unit_class, now, state):
+            return False
+        latest = FIRST if any(rule.reclaims for rule, _ in rules) else LATEST
+
+        def ended(plan: PreemptionPlan | None) -> bool:
+            ended_at = self._now()
+            self._rate_limit.searched(now, ended_at)
+            if plan is None:
+                self._rate_limit.failed(unit.key, unit_class, ended_at, state, latest=latest)
+            else:
+                self._start(unit, plan, ended_at)
+            return plan is not None
+
+        return self._search(unit, rules, ended)
+
+    def _search(
+        self,
+        unit: Unit,
+        rules: Sequence[RuleOnNodes],
+        ended: Callable[[PreemptionPlan | None], bool],
+    ) -> bool:
+        """Whether the search found victims or goes on in a fork; `ended` acts on its plan."""
+
+        def ended_in_fork(names: VictimNames | None) -> None:
+            if unit.key in self._attempts or not self._is_unchanged(unit):
+                return
+            if not ended(self._confirmed(unit, names)):
+                self._context.no_victims(unit)
+
+        self._metrics.preemption.labels("search").inc()
+        search = partial(self._evaluator.search, unit, rules)
+        plan = self._searches.run(unit.key, search, ended_in_fork)
+        return plan is IN_FORK or ended(plan)
+
+    def _confirmed(self, unit: Unit, names: VictimNames | None) -> PreemptionPlan | None:
+        """The victims that a fork found, if they are right on the present cluster."""
+        if names is None:
+            return None
+        plan = self._evaluator.confirm(unit, names)
+        if plan is None:  # it may fit without victims by now
+            self._queue.retry(unit.key, self._now())
+        return plan
+
+    def _is_unchanged(self, unit: Unit) -> bool:
+        """Whether the unit still waits with the same pods."""
+        current = self._queue.unit(unit.key)
+        if current is None or not current.plannable:
+            return False
+        whole = self._reservations.with_placeholders(current)
+        return [pod.uid for pod in whole.pods] == [pod.uid for pod in unit.pods]
 
     def evict(self, unit: Unit, plan: PreemptionPlan) -> bool:
         """Evict victims that the caller chose; whether a preemption is in progress for the unit."""
@@ -310,6 +365,7 @@ class PreemptionController:
     def placed(self, key: UnitKey, placements: Sequence[Placement] = ()) -> None:
         """The unit has its nodes; its reserved capacity ends while its pods are bound."""
         self._rate_limit.forget(key)
+        self._searches.cancel(key)
         attempt = self._attempts.pop(key, None)
         if attempt is None:
             return
@@ -378,15 +434,27 @@ class PreemptionController:
         unit = self._queue.unit(key)
         if unit is None or not unit.plannable:
             return
-        attempt.unit = self._reservations.with_placeholders(unit)
+        if self._searches.busy:
+            return
+        whole = attempt.unit = self._reservations.with_placeholders(unit)
         nodes = frozenset(placement.node for placement in attempt.placements)
-        plan = self._evaluator.search_again(attempt.unit, nodes)
-        if plan is not None:
-            self._execute(attempt, plan, now)
-            if not (attempt.victims or attempt.evicting):
-                self._queue.retry(key, now)
-        elif not (attempt.victims or attempt.evicted):
-            self._give_up(key, attempt)
+
+        def ended(plan: PreemptionPlan | None) -> None:
+            if plan is not None:
+                self._execute(attempt, plan, self._now())
+                if not (attempt.victims or attempt.evicting):
+                    self._queue.retry(key, self._now())
+            elif not (attempt.victims or attempt.evicted):
+                self._give_up(key, attempt)
+
+        def ended_in_fork(names: VictimNames | None) -> None:
+            if self._is_current(attempt) and not attempt.evicting and self._is_unchanged(whole):
+                ended(self._confirmed(whole, names))
+
+        search = partial(self._evaluator.search_again, whole, nodes)
+        plan = self._searches.run(key, search, ended_in_fork)
+        if plan is not IN_FORK:
+            ended(plan)
 
     def next_at(self) -> float | None:
         """When `tick` next has work."""

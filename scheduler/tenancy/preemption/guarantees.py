@@ -59,6 +59,13 @@ class GuaranteeKeeper:
                 return plan
             return self._exclude_offenders(list(groups), search)
 
+    def keeps(self, chosen: Sequence[VictimGroup]) -> bool:
+        """Whether every guarantee stays intact once these groups are evicted."""
+        tenant, requested = self._preemptor
+        with self._ledger.trial():
+            self._ledger.charge(tenant, requested.items())
+            return not self._offenders(chosen)
+
     def _exclude_offenders(
         self, groups: list[VictimGroup], search: Search
     ) -> PreemptionPlan | None:

@@ -1,13 +1,14 @@
 """
 PodDisruptionBudgets, as the API server last reported them.
 
-    allows(pods)        whether these pods can be evicted together
+    allowed(groups)     the groups that the budgets allow, each by itself
     exceeding(groups)   the most expensive groups beyond a budget
 
 The API server decides. The scheduler reads the budgets so that a search does not choose victims
 that the API server would refuse, and so that no pod is evicted in vain because the next one under
 the same budget must stay. The API server never evicts a pod under two budgets. Pods that are not
-ready count like others: `unhealthyPodEvictionPolicy` is not read.
+ready count like others: `unhealthyPodEvictionPolicy` is not read. A namespace may have thousands of
+budgets: an index by label finds those that select a pod.
 """
 
 from collections import Counter
@@ -21,6 +22,8 @@ from scheduler.feed import Feed
 from scheduler.model import label_selector
 from scheduler.model.fields import whole
 from scheduler.model.pod import Pod
+from scheduler.model.pod_affinity import NamespaceScope
+from scheduler.plugins.interpod.selector_index import SelectorIndex
 from scheduler.tenancy.preemption.victims import (
     PreemptionPlan,
     VictimGroup,
@@ -56,31 +59,61 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[Key, DisruptionBudget]] = {}
+        self._indexes: dict[str, SelectorIndex[Key]] = {}  # namespace -> its budgets by label
+        self.changes = 0
 
     def put(self, budget: DisruptionBudget) -> bool:
         """False: a budget alone makes no pending unit schedulable."""
-        self._by_namespace.setdefault(budget.key[0], {})[budget.key] = budget
+        namespace = budget.key[0]
+        budgets = self._by_namespace.setdefault(namespace, {})
+        old = budgets.get(budget.key)
+        # The status changes with every pod that starts or ends, the selector hardly ever.
+        if old is None or old.selector != budget.selector:
+            self._indexes.pop(namespace, None)
+        budgets[budget.key] = budget
+        self.changes += 1
         return False
 
     def drop(self, budget: DisruptionBudget) -> bool:
-        self._by_namespace.get(budget.key[0], {}).pop(budget.key, None)
+        namespace = budget.key[0]
+        budgets = self._by_namespace.get(namespace, {})
+        if budgets.pop(budget.key, None) is not None:
+            self._indexes.pop(namespace, None)
+            self.changes += 1
+            if not budgets:
+                del self._by_namespace[namespace]
         return False
 
     def feed(self) -> Feed:
         return Feed(resources.POD_DISRUPTION_BUDGETS, DisruptionBudget.read, self.put, self.drop)
 
     def of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
-        budgets = self._by_namespace.get(pod.key.namespace)
+        namespace = pod.key.namespace
+        budgets = self._by_namespace.get(namespace)
         if not budgets:
             return ()
+        index = self._indexes.get(namespace)
+        if index is None:
+            index = self._indexes[namespace] = _index(namespace, budgets.values())
         labels = dict(pod.labels)
+        candidates = (budgets[key] for key in index.candidates(pod.labels))
         return tuple(
-            budget for budget in budgets.values() if label_selector.selects(budget.selector, labels)
+            budget for budget in candidates if label_selector.selects(budget.selector, labels)
         )
 
-    def allows(self, pods: Iterable[Pod], nominated: Iterable[Pod] = ()) -> bool:
-        """Besides `nominated` victims, whose eviction the budgets do not show yet."""
-        return not self._by_namespace or self._fit(pods, self._count(nominated))
+    def allowed(
+        self, groups: Iterable[VictimGroup], nominated: Iterable[Pod] = ()
+    ) -> list[VictimGroup]:
+        """The groups that can be evicted, each by itself, besides `nominated` victims, whose
+        eviction the budgets do not show yet."""
+        if not self._by_namespace:
+            return list(groups)
+        evicted = self._count(nominated)
+        return [
+            group
+            for group in groups
+            if self._more((victim.pod for victim in group.pods), evicted) is not None
+        ]
 
     def exceeding(
         self, groups: Iterable[VictimGroup], nominated: Iterable[Pod] = ()
@@ -90,28 +123,38 @@ class DisruptionBudgets:
             return []
         evicted = self._count(nominated)
         ordered = sorted(groups, key=lambda group: group.cost)
-        return [
-            group
-            for group in ordered
-            if not self._fit((victim.pod for victim in group.pods), evicted)
-        ]
+        exceeding = []
+        for group in ordered:
+            more = self._more((victim.pod for victim in group.pods), evicted)
+            if more is None:
+                exceeding.append(group)
+            else:
+                evicted.update(more)
+        return exceeding
 
     def _count(self, pods: Iterable[Pod]) -> Counter[Key]:
         return Counter(budget.key for pod in pods for budget in self.of(pod))
 
-    def _fit(self, pods: Iterable[Pod], evicted: Counter[Key]) -> bool:
-        """Adds the pods to `evicted`, if the budgets allow them."""
+    def _more(self, pods: Iterable[Pod], evicted: Counter[Key]) -> Counter[Key] | None:
+        """What the pods add to `evicted`; None: a budget does not allow them."""
         more: Counter[Key] = Counter()
         for pod in pods:
             budgets = self.of(pod)
             if len(budgets) > 1:
-                return False
+                return None
             for budget in budgets:
                 more[budget.key] += 1
                 if evicted[budget.key] + more[budget.key] > budget.allowed:
-                    return False
-        evicted.update(more)
-        return True
+                    return None
+        return more
+
+
+def _index(namespace: str, budgets: Iterable[DisruptionBudget]) -> SelectorIndex[Key]:
+    index: SelectorIndex[Key] = SelectorIndex()
+    scope = NamespaceScope((namespace,))
+    for budget in budgets:
+        index.add(budget.key, ((scope, budget.selector),))
+    return index
 
 
 def choose_within_budgets(
@@ -129,8 +172,7 @@ def choose_within_budgets(
     the most expensive of them. `nominated` victims, whose eviction the budgets do not show yet,
     are counted.
     """
-    able = [g for g in groups if budgets.allows((victim.pod for victim in g.pods), nominated)]
-    able = drop_partial_gangs(able, groups)
+    able = drop_partial_gangs(budgets.allowed(groups, nominated), groups)
     for left in reversed(range(_MAX_SEARCHES)):
         if not left:
             able = _without(able, budgets.exceeding(able, nominated))

@@ -3,7 +3,8 @@ Rate-limits victim searches: per unit, per equivalence class, and overall.
 
     unit whose search found no victims   again after 5 s, then 10 s, … at most 60 s; every 5 s while
                                          the unit is within its tenant's guarantee
-    units of the same class              not before 5 s: the same search finds no victims either
+    units of the same class              not before 5 s, and for five minutes not before the
+                                         cluster has changed: the same search finds no victims
     all units                            a fifth of the time at most, so that placing goes on
 
 `due` lists the units that may search again: candidates change without an event of a node. Clocks
@@ -12,6 +13,7 @@ come from outside.
 
 import math
 from collections.abc import Hashable
+from itertools import islice
 from typing import Final
 
 from cluster import backoff
@@ -20,6 +22,8 @@ from scheduler.model.unit import UnitKey
 FIRST: Final = 5.0
 LATEST: Final = 60.0
 REST: Final = 4.0  # times the duration of a search
+REMEMBERED: Final = 300.0  # seconds for which a failed search is not repeated in the same state
+MAX_DUE: Final = 64  # units at a time: each is planned again before it searches
 MAX_REMEMBERED: Final = 4096  # units, and classes
 
 
@@ -30,6 +34,8 @@ class SearchRateLimit:
         self._units: dict[UnitKey, tuple[float, float, Hashable]] = {}
         """Not before, the last pause, and the class: a unit that changed may search."""
         self._classes: dict[Hashable, float] = {}  # not before
+        self._failures: dict[Hashable, tuple[float, Hashable]] = {}
+        """Class -> when its last search failed, and in which state of the cluster."""
         self._overall = -math.inf  # not before
         self._wakeups: dict[UnitKey, float] = {}
         self._next = math.inf
@@ -38,8 +44,15 @@ class SearchRateLimit:
         """Units that are remembered."""
         return len(self._units) + len(self._wakeups)
 
-    def may_search(self, key: UnitKey, unit_class: Hashable, now: float) -> bool:
-        """False: the unit is `due` when it may search."""
+    def may_search(
+        self, key: UnitKey, unit_class: Hashable, now: float, state: Hashable = None
+    ) -> bool:
+        """False: the unit is `due` when it may search. `state` changes with everything that can
+        let a search succeed which failed."""
+        failed_at, failed_in = self._failures.get(unit_class, (-math.inf, None))
+        if state is not None and state == failed_in and now < failed_at + REMEMBERED:
+            self._wake_at(key, now + LATEST)
+            return False
         own, _, last_class = self._units.get(key, (-math.inf, 0.0, unit_class))
         not_before = max(self._classes.get(unit_class, -math.inf), self._overall)
         if last_class in (unit_class, key):
@@ -52,10 +65,24 @@ class SearchRateLimit:
     def searched(self, began: float, ended: float) -> None:
         self._overall = max(self._overall, ended + REST * (ended - began))
 
+    def postpone(self, key: UnitKey, now: float) -> None:
+        """Another search is in progress."""
+        self._wake_at(key, now + FIRST)
+
     def failed(
-        self, key: UnitKey, unit_class: Hashable, now: float, *, latest: float = LATEST
+        self,
+        key: UnitKey,
+        unit_class: Hashable,
+        now: float,
+        state: Hashable = None,
+        *,
+        latest: float = LATEST,
     ) -> None:
-        """The search for this unit found no victims; its pause doubles up to `latest`."""
+        """The search for this unit found no victims in this `state`; its pause doubles up to
+        `latest`."""
+        if len(self._failures) >= MAX_REMEMBERED:
+            self._failures.pop(next(iter(self._failures)))
+        self._failures[unit_class] = now, state
         if len(self._units) >= MAX_REMEMBERED:
             self._units.clear()
         if len(self._classes) >= MAX_REMEMBERED:
@@ -79,10 +106,11 @@ class SearchRateLimit:
             self._wakeups.pop(key, None)
 
     def due(self, now: float) -> list[UnitKey]:
-        """Units that may search now, in the order in which they had to wait."""
+        """Units that may search now, some at a time, in the order in which they had to wait."""
         if now < self._next:
             return []
-        due = [key for key, at in self._wakeups.items() if at <= now]
+        ready = (key for key, at in self._wakeups.items() if at <= now)
+        due = list(islice(ready, MAX_DUE))
         for key in due:
             del self._wakeups[key]
         self._next = min(self._wakeups.values(), default=math.inf)

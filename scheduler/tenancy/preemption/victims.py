@@ -8,13 +8,17 @@ The smallest set of victims that lets a preemptor fit. Pure: nothing is evicted 
     3. reprieve: groups that the plan does not touch, then one group at a time, most expensive
        first, until the preemptor does not fit without any one of the rest
 
+All steps share one trial of the snapshot: each moves only the groups in which it differs from the
+step before. A search that exceeds its `WorkBudget` raises, and leaves the snapshot as it was.
+
 Cost order: groups that leave their gang complete, then lower tier, lower priority, less work lost;
 the key breaks ties. The members above a gang's minimum are evicted before the gang: a `core` group
 is evicted only together with its gang's surplus. `within_guarantees` drops the groups whose
 eviction would take a tenant below its guarantee.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -25,6 +29,7 @@ from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
+from scheduler.work_budget import UNLIMITED, WorkBudget
 
 _MAX_TRIALS: Final = 200  # plans per search
 
@@ -110,16 +115,25 @@ class VictimSearch:
     """Results that evictions do not change."""
     nominated: Sequence[Placement] = ()
     """Victims of earlier searches: their capacity counts as free."""
+    budget: WorkBudget = UNLIMITED
     trials: int = 0
+    _evicted: dict[str, VictimGroup] = field(default_factory=dict)  # on the trial, by key
 
-    def plan_without_victims(self) -> Placed | None:
-        """The plan, if the preemptor fits without further victims."""
-        return self._try(())
+    def plan_without(self, groups: Iterable[VictimGroup]) -> Placed | None:
+        """The plan, if the preemptor fits once exactly these groups are evicted."""
+        with self._trial():
+            return self._try(groups)
 
     def run(self, groups: Iterable[VictimGroup]) -> PreemptionPlan | None:
         """None: the preemptor does not fit with all of the groups evicted."""
         order = sorted(groups, key=lambda group: group.cost)
-        if not order or self._try(order) is None:
+        if not order:
+            return None
+        with self._trial():
+            return self._smallest(order)
+
+    def _smallest(self, order: list[VictimGroup]) -> PreemptionPlan | None:
+        if self._try(order) is None:
             return None
         chosen = self._fewest(order)
         plan = self._try(chosen)
@@ -132,16 +146,37 @@ class VictimSearch:
             chosen, plan = smaller
         return None
 
-    def _try(self, evicted: Sequence[VictimGroup]) -> Placed | None:
-        self.trials += 1
-        memo = self.statics.for_trial()
+    @contextmanager
+    def _trial(self) -> Iterator[None]:
+        """The snapshot without the nominated victims; at the end it is as it was."""
         with self.snapshot.trial():
-            freed = (placement for group in evicted for placement in group.placements)
-            for victim in (*self.nominated, *freed):
+            self._suppose_gone(self.nominated)
+            try:
+                yield
+            finally:
+                self._evicted.clear()
+
+    def _try(self, groups: Iterable[VictimGroup]) -> Placed | None:
+        """The plan without these groups, and with all others on their nodes."""
+        self.trials += 1
+        without = {group.key: group for group in groups}
+        for key in [key for key in self._evicted if key not in without]:
+            for victim in self._evicted.pop(key).placements:
                 if victim.node in self.snapshot:
-                    self.snapshot.suppose_gone(victim.pod, victim.node, victim.assignment)
-            plan = self.plan(memo)
+                    self.snapshot.suppose(victim.pod, victim.node, victim.assignment)
+        for key, group in without.items():
+            if key not in self._evicted:
+                self._suppose_gone(group.placements)
+                self._evicted[key] = group
+        self.budget.check()
+        plan = self.plan(self.statics.for_trial())
         return plan if isinstance(plan, Placed) and len(plan.placements) >= self.need else None
+
+    def _suppose_gone(self, victims: Iterable[Placement]) -> None:
+        self.budget.check()
+        for victim in victims:
+            if victim.node in self.snapshot:
+                self.snapshot.suppose_gone(victim.pod, victim.node, victim.assignment)
 
     def _fewest(self, order: Sequence[VictimGroup]) -> list[VictimGroup]:
         """The shortest sufficient prefix of the order, with the surplus of its gangs."""

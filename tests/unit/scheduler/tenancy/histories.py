@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from policies import vocabulary
+from scheduler.fork import ForkPolicy
 from scheduler.report import events
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import FakeApiServer
@@ -101,9 +102,15 @@ class Story:
     """`before` is called before every look of the scheduler, `rest` when all that is due is done."""
 
     def __init__(
-        self, scenario: Scenario, api: Api | None = None, *, rest: Watcher | None = None
+        self,
+        scenario: Scenario,
+        api: Api | None = None,
+        *,
+        rest: Watcher | None = None,
+        fork: ForkPolicy | None = None,
     ) -> None:
         self.scenario = scenario
+        self._fork = fork
         self.api = api or Api(scenario)
         self.bench = self._scheduler()
         self.began = self.bench.now
@@ -238,7 +245,7 @@ class Story:
     # --- inside ---
 
     def _scheduler(self) -> Bench:
-        bench = Bench(self.api)
+        bench = Bench(self.api, fork=self._fork)
         bench.scheduler.adopt(self.scenario.tables())
         for name, gpus in zip(self._names(), self.scenario.nodes, strict=True):
             bench.node(name, gpus=gpus)

@@ -24,6 +24,7 @@ from scheduler.plan import planner
 from scheduler.report import events
 from scheduler.tenancy.preemption.evaluator import RuleOnNodes
 from scheduler.tenancy.preemption.victims import PreemptionPlan
+from scheduler.work_budget import UNLIMITED, WorkBudget
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Workload, unit_of
 
@@ -236,8 +237,10 @@ def record(story: Story) -> list[Preemption]:
     search = evaluator.search
     displaced: list[GangKey] = []
 
-    def searched(unit: Unit, rules: Sequence[RuleOnNodes]) -> PreemptionPlan | None:
-        plan = search(unit, rules)
+    def searched(
+        unit: Unit, rules: Sequence[RuleOnNodes], budget: WorkBudget = UNLIMITED
+    ) -> PreemptionPlan | None:
+        plan = search(unit, rules, budget)
         displaced.extend(plan.displaced if plan is not None else ())
         return plan
 

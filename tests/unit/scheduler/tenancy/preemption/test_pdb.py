@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.tenancy.preemption.pdb import DisruptionBudget
+from scheduler.tenancy.preemption.pdb import DisruptionBudget, DisruptionBudgets
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.builders import a_pod
 from tests.unit.scheduler.tenancy.builders import tenant_pod
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     BROKEN,
@@ -153,3 +154,19 @@ def test_a_victim_whose_eviction_is_in_progress_counts_against_its_budget() -> N
         return len(bench.scheduler.tenancy.preemption)
 
     assert asyncio.run(run()) == 1
+
+
+def test_a_budget_is_found_among_thousands_by_its_labels() -> None:
+    """A changed selector selects other pods at once, and a deleted budget none."""
+    budgets = DisruptionBudgets()
+    for number in range(3000):
+        selector = {"selector": {"matchLabels": {"app": f"app-{number}"}}}
+        budgets.put(budget(f"b-{number}", 1, spec=selector))
+    budgets.put(budget("all", 1, spec={"selector": {}}))
+    pod = a_pod("p", labels={"app": "app-7", "tier": "web"})
+    names = [sorted(found.key[1] for found in budgets.of(pod))]
+    budgets.put(budget("b-7", 1, spec={"selector": {"matchLabels": {"app": "other"}}}))
+    names.append(sorted(found.key[1] for found in budgets.of(pod)))
+    budgets.drop(budget("all", 1, spec={"selector": {}}))
+    names.append(sorted(found.key[1] for found in budgets.of(pod)))
+    assert names == [["all", "b-7"], ["all"], []]

@@ -1,7 +1,14 @@
 """How often the scheduler searches victims."""
 
 from scheduler.model.pod import PodKey
-from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, REST, SearchRateLimit
+from scheduler.tenancy.preemption.rate_limit import (
+    FIRST,
+    LATEST,
+    MAX_DUE,
+    REMEMBERED,
+    REST,
+    SearchRateLimit,
+)
 
 A, B = PodKey("ns", "a"), PodKey("ns", "b")
 
@@ -68,3 +75,24 @@ def test_a_unit_for_which_nobody_could_be_asked_pauses_whatever_its_rights() -> 
     limit.failed(A, A, 0.0)
     found = [limit.may_search(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]
     assert found == [False, True, True]
+
+
+def test_a_failed_search_is_not_repeated_until_the_cluster_changes() -> None:
+    limit = SearchRateLimit()
+    limit.failed(A, "like", 0.0, "state 1")
+    later = LATEST + 1.0
+    assert [
+        limit.may_search(B, "like", later, "state 1"),
+        limit.may_search(B, "like", later, "state 2"),
+        limit.may_search(B, "other", later, "state 1"),
+        limit.may_search(B, "like", REMEMBERED + 1.0, "state 1"),
+    ] == [False, True, True, True]
+
+
+def test_a_postponed_unit_is_called_and_only_some_units_at_a_time() -> None:
+    limit = SearchRateLimit()
+    keys = [PodKey("ns", f"u{number}") for number in range(MAX_DUE + 2)]
+    for key in keys:
+        limit.postpone(key, 0.0)
+    due = [limit.due(now) for now in (FIRST - 0.1, FIRST, FIRST, FIRST)]
+    assert due == [[], keys[:MAX_DUE], keys[MAX_DUE:], []]

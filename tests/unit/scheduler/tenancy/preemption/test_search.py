@@ -1,0 +1,211 @@
+"""Searches in the event loop while they are short, else in a fork; one at a time."""
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+
+from scheduler import fork
+from scheduler.fork import ForkError, ForkPolicy
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy import oracles
+from tests.unit.scheduler.tenancy.builders import tenant_pod
+from tests.unit.scheduler.tenancy.histories import Story
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
+    remove_evicted,
+    two_victims_and_a_gang,
+)
+from tests.unit.scheduler.tenancy.random_clusters import (
+    Scenario,
+    deletions,
+    ends,
+    examples,
+    node_losses,
+    restarts,
+    scenarios,
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+T = TypeVar("T")
+ALWAYS = -1.0  # a budget that every search exceeds
+
+
+async def at_once(work: Callable[[], T], *, seconds: float) -> T:
+    """As a fork: on the state of now, and the result arrives later and as a copy."""
+    result: T = pickle.loads(pickle.dumps(work()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return result
+
+
+class Held:
+    """A fork whose result arrives when the test says so."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.release = asyncio.Event()
+
+    async def __call__(self, work: Callable[[], T], *, seconds: float) -> T:
+        self.started += 1
+        result = work()
+        await self.release.wait()
+        return result
+
+
+async def in_vain(work: Callable[[], T], *, seconds: float) -> T:
+    raise ForkError("no result within 60 s")
+
+
+async def a_few_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def settle(bench: Bench) -> None:
+    await bench.settle()
+    remove_evicted(bench)
+    await bench.settle()
+
+
+def nodes_of(bench: Bench, *names: str) -> list[str]:
+    return [bench.api.pods[name]["spec"].get("nodeName", "") for name in names]
+
+
+def test_a_search_in_a_real_fork_places_the_preemptor() -> None:
+    async def scene() -> tuple[list[str], float]:
+        bench = Bench(fork=ForkPolicy(fork.run, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        await settle(bench)
+        return nodes_of(bench, "new0", "new1"), bench.metrics.preemption.labels(
+            "search"
+        )._value.get()
+
+    nodes, searches = asyncio.run(scene())
+    assert (sorted(nodes), searches) == (["n", "o"], 1.0)
+
+
+async def _nothing(bench: Bench) -> None:
+    pass
+
+
+async def _victim_ends(bench: Bench) -> None:
+    bench.delete("low-n")
+
+
+async def _both_victims_end(bench: Bench) -> None:
+    bench.delete("low-n")
+    bench.delete("low-o")
+
+
+async def _preemptor_is_deleted(bench: Bench) -> None:
+    bench.delete("new0")
+    bench.delete("new1")
+
+
+async def _node_is_lost(bench: Bench) -> None:
+    bench.drop_node("n")
+
+
+async def _another_unit_takes_the_capacity(bench: Bench) -> None:
+    bench.delete("low-n")
+    tenant_pod(bench, "a", "taken", node="n", gpus=2, priority=50)
+
+
+@pytest.mark.parametrize(
+    ("change", "evicted", "placed"),
+    [
+        pytest.param(_nothing, ["low-n", "low-o"], True, id="nothing changed"),
+        pytest.param(_victim_ends, ["low-o"], True, id="one victim ended: the other one suffices"),
+        pytest.param(_both_victims_end, [], True, id="both victims ended: none is needed"),
+        pytest.param(_preemptor_is_deleted, [], False, id="the preemptor is gone"),
+        pytest.param(_node_is_lost, [], False, id="a node is gone: no victims suffice"),
+        pytest.param(
+            _another_unit_takes_the_capacity, [], False, id="a pod that may not be evicted"
+        ),
+    ],
+)
+def test_victims_are_confirmed_on_the_present_cluster(
+    change: Callable[[Bench], object], evicted: list[str], placed: bool
+) -> None:
+    async def scene() -> tuple[list[str], bool]:
+        held = Held()
+        bench = Bench(fork=ForkPolicy(held, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        await bench.scheduler.drain()
+        await a_few_turns()
+        assert held.started == 1
+        await change(bench)  # type: ignore[misc]  # each is a coroutine function
+        held.release.set()
+        await settle(bench)
+        for _ in range(3):  # what the fork found may be outdated: the search is repeated
+            bench.now += 10.0
+            await settle(bench)
+        return sorted(bench.api.evicted), "new0" in bench.api.pods and all(
+            nodes_of(bench, "new0", "new1")
+        )
+
+    assert asyncio.run(scene()) == (evicted, placed)
+
+
+def test_planning_goes_on_while_a_search_runs_in_a_fork() -> None:
+    async def scene() -> list[str]:
+        held = Held()
+        bench = Bench(fork=ForkPolicy(held, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        await bench.scheduler.drain()
+        await a_few_turns()
+        bench.node("free", gpus=1)
+        tenant_pod(bench, "b", "other", gpus=1)
+        await bench.scheduler.drain()
+        await a_few_turns()
+        return [*nodes_of(bench, "other"), str(held.started), *bench.api.evicted]
+
+    assert asyncio.run(scene()) == ["free", "1"]
+
+
+def test_a_second_search_waits_for_the_first() -> None:
+    async def scene() -> tuple[int, list[str]]:
+        held = Held()
+        bench = Bench(fork=ForkPolicy(held, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        tenant_pod(bench, "a", "second", gpus=1, priority=10)
+        await bench.scheduler.drain()
+        await a_few_turns()
+        started = held.started
+        held.release.set()
+        await settle(bench)
+        return started, sorted(nodes_of(bench, "new0", "new1"))
+
+    assert asyncio.run(scene()) == (1, ["n", "o"])
+
+
+def test_an_abandoned_search_evicts_no_pod_and_is_counted() -> None:
+    async def scene() -> tuple[list[str], float]:
+        bench = Bench(fork=ForkPolicy(in_vain, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        await bench.settle()
+        return bench.api.evicted, bench.metrics.preemption.labels("abandoned")._value.get()
+
+    assert asyncio.run(scene()) == ([], 1.0)
+
+
+@settings(max_examples=examples(25))
+@given(scenarios(ends))
+def test_searches_in_forks_waste_no_eviction(scenario: Scenario) -> None:
+    story = asyncio.run(Story(scenario, fork=ForkPolicy(at_once, after=ALWAYS)).play(longer=300.0))
+    helped = story.evicted_for()
+    assert (helped.keys() - story.starts.keys(), story.steps("wasted")) == (set(), 0)
+
+
+@settings(max_examples=examples(25))
+@given(scenarios(ends, deletions, node_losses, restarts))
+def test_searches_in_forks_leave_limits_and_guarantees_intact(scenario: Scenario) -> None:
+    story = Story(scenario, fork=ForkPolicy(at_once, after=ALWAYS))
+    begun = oracles.record(story)
+    asyncio.run(story.play(longer=200.0))
+    breached = [oracles.breached_guarantees(story, one) for one in oracles.victims(story, begun)]
+    assert (story.api.broken, [names for names in breached if names]) == ([], [])

@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults hostile-tenant parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -72,6 +72,10 @@ tenancy-faults: $(VENV)/dev binaries ## Preemption and reservations under faults
 	rm -f build/reliability/tenancy.json
 	KUBENEXUS_TENANCY_FAULTS=1 $(PYTEST) -q tests/cluster/test_tenancy_faults.py
 	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md tenancy
+
+hostile-tenant: $(VENV)/dev binaries ## Generated objects of a hostile tenant beside another tenant (OBJECTS=n, SEED=n), and their table in docs/reliability.md
+	$(BIN)/python -m tests.hostile.run --objects $(or $(OBJECTS),20000) --seed $(or $(SEED),2) $(ARGS)
+	$(BIN)/python -m tests.cluster.reliability build/hostile docs/reliability.md hostile
 
 parity: $(VENV)/dev binaries ## Many drawn cases beside the real kube-scheduler (CASES=n, BASE=seed)
 	KUBENEXUS_PARITY_CASES=$(or $(CASES),20000) KUBENEXUS_PARITY_BASE=$(or $(BASE),z) \

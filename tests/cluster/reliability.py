@@ -1,5 +1,5 @@
 """
-What the fault suite and the fuzzer counted, kept in files, and the tables made from them.
+What the fault suite, the fuzzer and the hostile tenant counted, kept in files, and the tables made from them.
 
     python -m tests.cluster.reliability build/reliability docs/reliability.md [TABLE…]
 
@@ -13,10 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.hostile import report
+
 FAULTS: Final = "webhook.json"
 FUZZ: Final = "fuzz.json"
 GANGS: Final = "gangs.json"
 TENANCY: Final = "tenancy.json"
+HOSTILE: Final = "hostile.json"
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -96,6 +99,7 @@ TABLES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "fuzz": (FUZZ, render_fuzz),
     "gangs": (GANGS, render_gangs),
     "tenancy": (TENANCY, render_tenancy),
+    "hostile": (HOSTILE, report.table),
 }
 
 

@@ -17,7 +17,7 @@ import logging
 import os
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -31,8 +31,10 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 logger = logging.getLogger(__name__)
 
@@ -191,9 +193,29 @@ def exposition() -> bytes:
     if folder is None:
         return generate_latest(REGISTRY)
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus-client leaves it untyped
+    registry.register(_Workers(Path(folder)))
     with _locked(Path(folder), fcntl.LOCK_SH):
         return generate_latest(registry)
+
+
+class _Workers(Collector):
+    """The files of all workers; one that a worker is about to write is left out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # otherwise `register` would read the files
+
+    def collect(self) -> Iterable[Metric]:
+        files = [str(path) for path in sorted(self._folder.glob("*.db")) if _has_values(path)]
+        found: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]  # prometheus-client leaves it untyped
+        return found
+
+
+def _has_values(path: Path) -> bool:
+    """Whether the file has its first size: a worker that starts, or was killed then, has not."""
+    return path.stat().st_size > 0
 
 
 # --- Workers that have ended. ---
@@ -229,7 +251,7 @@ def _add_up(folder: Path, kind: str, ended: list[Path]) -> None:
         return
     total, fresh = folder / f"{kind}_{_ENDED}.db", folder / f"{kind}.new"
     sums: dict[str, float] = {}
-    for path in (*([total] if total.exists() else ()), *ended):
+    for path in filter(_has_values, (*([total] if total.exists() else ()), *ended)):
         for key, value, *_ in MmapedDict.read_all_values_from_file(path):  # type: ignore[no-untyped-call]  # as above
             sums[key] = sums.get(key, 0.0) + value
     fresh.unlink(missing_ok=True)

@@ -13,6 +13,9 @@ CEL behind one small protocol: engines, the functions and types that policies us
     checked_expr         the checked tree, from and to an engine's bytes
     proto                its generated protobuf messages
     rewrite              changes to a checked tree before it runs
+    cost                 what an expression may cost, and a meter for it
+    metering             changes to a checked tree so that calls report their cost
+    volume               the size of a value in characters
     field_usage          the fields of an object that an expression can reach
     optional_guard       denies optionals that would reach Python
     python_checks        checks that cel-python lacks

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,15 +32,18 @@ except ImportError:  # a platform without the wheel
 
 from policies.cel import (
     compile_errors,
+    cost,
     declarations,
     error_kinds,
     field_usage,
     library,
+    metering,
     optional_guard,
     pod_types,
     rewrite,
 )
 from policies.cel.checked_expr import DecodeError
+from policies.cel.cost import CostProfile, Meter
 from policies.cel.field_usage import WHOLE, ReachableFields
 from policies.cel.functions import overload as table
 from policies.cel.protocol import (
@@ -56,8 +59,16 @@ from policies.cel.protocol import (
 AVAILABLE: Final = cel is not None
 """Whether this platform has the wheel; `CppEngine` cannot be made without it."""
 
+MAX_PARTS: Final = 250_000
+"""Parts of a value that leaves the engine; an object that the API server stores has fewer."""
+
 _POD_VARIABLES: Final = ("object", "oldObject")
 _TOO_DEEP: Final = "the expression is nested too deeply; use variables"
+_NOT_METERED: Final = (
+    "the expression is nested too deeply to be metered, and the object is so large that it must be;"
+    " use variables"
+)
+_FREE: Final = CostProfile()
 _UNBOUND: Final = re.compile(r'No value with name "([^"]+)" found in Activation')
 
 
@@ -87,6 +98,31 @@ def _implementations(functions: Iterable[table.Function]) -> cel.CelExtension:
     )
 
 
+class _MeteredExpression:
+    """The expression with its calls metered, compiled at first use: few objects need it."""
+
+    def __init__(self, env: cel.Env, expression: cel.Expression, meter: Meter) -> None:
+        self._env, self._plain, self._meter = env, expression, meter
+        self._compiled: cel.Expression | None = None
+
+    def eval(self, native: cel.Activation, volume: int) -> cel.Value:
+        """Raises EvaluationError beyond the budget, also where the value does not depend on it."""
+        if self._compiled is None:
+            # Two threads may both compile it; either result serves.
+            data = metering.metered(self._plain.serialize(), in_python=library.NAMES)
+            try:
+                self._compiled = self._env.deserialize(data)
+            except Exception as error:
+                raise EvaluationError("budget", _NOT_METERED) from error
+        self._meter.start(volume)
+        try:
+            return self._compiled.eval(native)
+        finally:
+            self._meter.stop()
+            if self._meter.exceeded:
+                raise EvaluationError("budget", cost.MESSAGE)
+
+
 @dataclass(frozen=True, slots=True)
 class _CppProgram:
     source: str
@@ -98,6 +134,10 @@ class _CppProgram:
     """Where a function that reads the request finds its activation; None: no function does."""
     _checked: bool
     """Whether the checker has resolved its names; an unchecked tree may spell them otherwise."""
+    _profile: CostProfile = _FREE
+    _free_volume: int = 0
+    """The characters of inputs up to which no meter is needed."""
+    _metered: _MeteredExpression | None = None
 
     def reads(self) -> ReachableFields:
         return (
@@ -127,12 +167,21 @@ class _CppProgram:
                 native = activation.native["cpp"] = self._env.Activation(activation.handed())
             if self._current is not None:
                 self._current.activation = activation
-            return self._expression.eval(native)
+            return self._eval(native, activation)
+        except EvaluationError:
+            raise
         except Exception as error:
             raise error_kinds.evaluation_error(str(error)) from error
         finally:
             if self._current is not None:
                 self._current.activation = None
+
+    def _eval(self, native: cel.Activation, activation: Activation) -> cel.Value:
+        if self._metered is not None and not activation.is_within(self._free_volume):
+            volume = activation.volume(self.references, whole=self._profile.needs_whole_objects)
+            if self._profile.bound(volume) > cost.BUDGET:
+                return self._metered.eval(native, volume)
+        return self._expression.eval(native)
 
 
 def _checked(value: cel.Value, activation: Activation) -> tuple[str, object]:
@@ -152,12 +201,15 @@ def _checked(value: cel.Value, activation: Activation) -> tuple[str, object]:
     raise error_kinds.evaluation_error(text)
 
 
-def _plain(value: cel.Value) -> object:
+def _plain(value: cel.Value, left: Iterator[int] | None = None) -> object:
     """
-    A value in Python's own types, element by element.
+    A value in Python's own types, element by element, as long as numbers are `left`.
 
     The engine's own conversion of a whole map ends the process when there is an optional inside.
     """
+    left = iter(range(MAX_PARTS)) if left is None else left
+    if next(left, None) is None:
+        raise EvaluationError("budget", f"the value has more than {MAX_PARTS:,} parts")
     plain = value.value()
     name = value.type().name()
     if name == "ERROR":
@@ -165,20 +217,25 @@ def _plain(value: cel.Value) -> object:
     if name == "TYPE":
         return declarations.spelled(str(plain)).partition("<")[0]
     if isinstance(plain, list):
-        return [_plain(item) for item in plain]
+        return [_plain(item, left) for item in plain]
     if isinstance(plain, dict):
-        return {key: _plain(item) for key, item in plain.items()}
+        return {key: _plain(item, left) for key, item in plain.items()}
     return bytes(plain) if isinstance(plain, bytearray) else plain
 
 
 class CppEngine:
-    """cel-expr-python: the whole language, checked types, 10,000 loop steps per program."""
+    """
+    cel-expr-python: the whole language, checked types.
+
+    An evaluation takes at most 10,000 loop steps and `cost.BUDGET` units.
+    """
 
     name: Final = "cel-expr-python"
 
     def __init__(self) -> None:
         self.version: Final = importlib.metadata.version("cel-expr-python")
         self._current = CurrentActivation()
+        self._meter = Meter()
         self._pool = pod_types.pool(library.OPAQUE)
         self._checker = functools.lru_cache(maxsize=256)(self._new_checker)
         plain = [f for f in library.CHECKED if not declarations.needs_text(f)]
@@ -186,7 +243,7 @@ class CppEngine:
         self._config = cel.NewEnvConfigFromYaml(declarations.configuration(library.CHECKED))
         self._runtime = cel.NewEnv(
             config=cel.NewEnvConfigFromYaml(declarations.configuration()),
-            extensions=[_implementations(library.at_run_time(self._current.recall))],
+            extensions=[_implementations(library.at_run_time(self._current.recall, self._meter))],
         )
 
     def compile(
@@ -212,9 +269,19 @@ class CppEngine:
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:
             raise CompileError(_TOO_DEEP) from error
-        current = self._current if ready.needs_activation else None
+        profile = metering.profile(ready.data, in_python=library.NAMES)
+        metered = _MeteredExpression(self._runtime, expression, self._meter)
         return _CppProgram(
-            source, ready.references, result, expression, self._runtime, current, True
+            source,
+            ready.references,
+            result,
+            expression,
+            self._runtime,
+            self._current if ready.needs_activation else None,
+            True,
+            profile,
+            profile.free_volume(),
+            metered if profile.sites else None,
         )
 
     def _unchecked(self, source: str, env: Environment) -> Program:

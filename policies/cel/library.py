@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from policies.cel import rewrite
+from policies.cel import cost, rewrite
+from policies.cel.cost import Meter
 from policies.cel.functions import format, ip_cidr, lists, pod, quantity, semver, strings, url
 from policies.cel.functions.overload import Function, Overload, merged
 
@@ -39,9 +40,10 @@ OPAQUE: Final = frozenset(
 )
 
 
-def at_run_time(recall: pod.Recall) -> list[Function]:
+def at_run_time(recall: pod.Recall, meter: Meter) -> list[Function]:
     """The functions as programs call them."""
-    return merged([*KUBERNETES, *pod.at_run_time(recall), *rewrite.FUNCTIONS])
+    known = (*KUBERNETES, *pod.at_run_time(recall), *rewrite.FUNCTIONS)
+    return merged([*(cost.charged(one, meter) for one in known), *cost.functions(meter)])
 
 
 def portable(recall: pod.Recall) -> list[Function]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from policies.cel.field_usage import EVERYTHING, ReachableFields, trim
+from policies.cel.volume import volume
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -134,6 +135,10 @@ class Activation:
     """What the programs of this activation reach of its objects."""
     trimmed: dict[str, object] = field(default_factory=dict)  # object -> what is reached of it
 
+    volumes: dict[str, int] = field(default_factory=dict)  # variable -> its characters
+    most: int = -1
+    """At least the characters of all variables together; below zero: not known yet."""
+
     def handed(self) -> dict[str, object]:
         """The values for an engine to convert: objects without what no program reaches."""
         for name, parts in self.view.parts.items():
@@ -141,9 +146,32 @@ class Activation:
                 self.trimmed[name] = trim(self.values[name], parts)
         return {**self.values, **self.trimmed} if self.trimmed else self.values
 
+    def is_within(self, characters: int) -> bool:
+        """Whether all variables together have no more characters; False: perhaps not."""
+        if self.most < 0:
+            self.most = volume(list(self.handed().values()))
+        return self.most <= characters
+
+    def volume(self, names: Iterable[str], *, whole: bool) -> int:
+        """The characters of what programs get of these variables; `whole`: of all objects too."""
+        total = 0
+        for name in names:
+            if name not in self.volumes:
+                self.volumes[name] = volume(self.handed().get(name))
+            total += self.volumes[name]
+        for name in self.view.parts if whole else ():
+            key = f"whole {name}"
+            if key not in self.volumes:
+                self.volumes[key] = volume(self.values.get(name))
+            total += self.volumes[key]
+        return total
+
     def bind(self, name: str, value: object) -> None:
         """Give a variable its value."""
         self.values[name] = value
+        self.volumes.pop(name, None)
+        if self.most >= 0:
+            self.most += volume(value)
         self.failures.pop(name, None)
         self.native.clear()
 

@@ -5,6 +5,7 @@ Policies compiled and evaluated for one admission request.
     compiled          compiled policy values
     compiler          document -> compiled policy
     consistency       contradictions between documents
+    deadline          CPU time of one request
     defaults          defaulting writes
     evaluate          choose policies for a request and run them
     inline_variables  write small variables out

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from policies.engine import classify, tenant_limits
 from policies.engine.compiled import CompiledPolicy
+from policies.engine.deadline import UNLIMITED, CpuDeadline
 from policies.engine.object_evaluator import EvaluatedObject, ObjectEvaluator
 from policies.engine.policyset import PolicySet
 from policies.engine.request import AdmissionRequest, pod_from
@@ -30,6 +31,7 @@ def evaluate(
     now: datetime,
     inject: bool = True,
     validate: bool = True,
+    deadline: CpuDeadline = UNLIMITED,
 ) -> Evaluation:
     """
     What the policies make of the request.
@@ -37,7 +39,7 @@ def evaluate(
     With `inject` off the object is validated as it stands, as a validating webhook must: the
     mutating call may not have taken place. With `validate` off no validation runs: a mutating
     webhook needs no verdict, the validating call comes after it. `now` is compared with
-    exceptions' ends.
+    exceptions' ends. Past `deadline` no expression is evaluated: each is an error of its rule.
     """
     if admission.namespace and admission.home is None:
         return _unknown_namespace(admission, policies)
@@ -47,7 +49,9 @@ def evaluate(
     result = EvaluationBuilder(policies.digest, identity)
     result.add_conflicts(conflicts)
     params = tenant_limits.params(candidates)
-    evaluator = ObjectEvaluator(admission, policies.tables, now, inject, validate, params, result)
+    evaluator = ObjectEvaluator(
+        admission, policies.tables, now, inject, validate, params, result, deadline
+    )
     own = [
         policy
         for policy in candidates
@@ -77,6 +81,9 @@ def _evaluate_templates(
     intents = _intents(evaluator.admission.object) if limited else {}
     old_intents = _intents(evaluator.admission.old_object) if limited else {}
     for template in evaluator.admission.templates:
+        if evaluator.deadline.exceeded:
+            evaluator.result.failures.append(_unevaluated(evaluator.deadline, template.path))
+            return
         evaluator.evaluate(
             EvaluatedObject(
                 pod_from(evaluator.admission, template),
@@ -101,6 +108,18 @@ def _intents(workload: Json | None) -> dict[str, Intent]:
             gang = replace(gang, min_available=size_from(workload, gang.name))
         intents[member.template.path] = replace(member.intent, gang=gang)
     return intents
+
+
+def _unevaluated(deadline: CpuDeadline, path: str) -> Failure:
+    """The limits of a tenant deny at the workload, so a template without a verdict denies too."""
+    return Failure(
+        BUILTIN,
+        "cpu-budget",
+        f"{deadline.message} before this pod template",
+        reason="Forbidden",
+        path=path,
+        fix="split the workload, or ask the cluster admin which rule takes so long",
+    )
 
 
 def _unknown_namespace(admission: AdmissionRequest, policies: PolicySet) -> Evaluation:

@@ -31,6 +31,7 @@ from policies.engine.compiled import (
     Joined,
     Setting,
 )
+from policies.engine.deadline import UNLIMITED, CpuDeadline
 from policies.engine.defaults import Draft, Path, at, steps
 from policies.engine.policyset import PolicyTables
 from policies.engine.request import AdmissionRequest
@@ -97,6 +98,7 @@ class ObjectEvaluator:
     validate: bool
     params: Json | None
     result: EvaluationBuilder
+    deadline: CpuDeadline = UNLIMITED
 
     def evaluate(self, subject: EvaluatedObject) -> Json | None:
         """The object with all writes."""
@@ -148,7 +150,7 @@ class ObjectEvaluator:
         variables = CelVariables(self.admission, identity, self.tables, obj, is_pod=subject.is_pod)
         values = variables.values(subject.policies, self.params)
         view = reached(subject.policies, validate=self.validate)
-        current = _Pass(Runner(values, view=view), variables)
+        current = _Pass(Runner(values, view=view, deadline=self.deadline), variables)
         current.matched = [
             policy
             for policy in subject.policies

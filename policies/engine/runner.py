@@ -18,16 +18,28 @@ from typing import Any
 from policies.cel.field_usage import EVERYTHING, ReachableFields
 from policies.cel.protocol import Activation, EvaluationError
 from policies.engine.compiled import Compiled, CompiledPolicy, Joined
+from policies.engine.deadline import UNLIMITED, CpuDeadline
 
 
 class Runner:
     """The values of one request, and the policy whose rules are being run."""
 
-    def __init__(self, values: dict[str, Any], *, view: ReachableFields = EVERYTHING) -> None:
+    def __init__(
+        self,
+        values: dict[str, Any],
+        *,
+        view: ReachableFields = EVERYTHING,
+        deadline: CpuDeadline = UNLIMITED,
+    ) -> None:
         """`view` is what the expressions that will be run reach of the objects."""
+        self._deadline = deadline
         self._facts = Activation(values, view=view)
         self._activation = Activation(
-            dict(values), memo=self._facts.memo, view=view, trimmed=self._facts.trimmed
+            dict(values),
+            memo=self._facts.memo,
+            view=view,
+            trimmed=self._facts.trimmed,
+            volumes=self._facts.volumes,
         )
         self._bound: set[str] = set()  # facts that have another value by now
         self._evaluated: set[str] = set()
@@ -64,6 +76,7 @@ class Runner:
         )
 
     def value(self, compiled: Compiled) -> object:
+        self._deadline.check()
         if not self._evaluated.issuperset(compiled.needs):
             self._evaluate_variables(compiled.needs)
         program = compiled.program

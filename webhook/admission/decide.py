@@ -19,6 +19,7 @@ from policies import quantity, vocabulary
 from policies.checks import gang as gang_checks
 from policies.checks import numa, pod_group, policy_object, quota, reservation
 from policies.engine import classify, kueue
+from policies.engine.deadline import UNLIMITED, CpuDeadline
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet, PolicyTables
 from policies.engine.request import AdmissionRequest
@@ -116,7 +117,14 @@ def needs_reservation_facts(review: Review) -> bool:
     return policy_object.is_reservation(review.group, review.kind) and not review.subresource
 
 
-def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
+def mutate(
+    review: Review,
+    facts: Facts,
+    policies: PolicySet,
+    *,
+    now: datetime,
+    deadline: CpuDeadline = UNLIMITED,
+) -> Decision:
     """Stamp and inject; an invalid request is left for `validate` to deny with its reasons."""
     pod = review.object
     if pod is None or review.kind != "Pod" or review.operation != "CREATE" or review.subresource:
@@ -131,7 +139,10 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     admission = _admission(
         review, facts, patch.result, None if patch.operations else pod_intent, queue.tier
     )
-    evaluation = evaluate(admission, policies, now=now, validate=False)
+    evaluation = evaluate(admission, policies, now=now, validate=False, deadline=deadline)
+    unknown = tuple(row for row in evaluation.failures if row.denies and _is_default(row))
+    if unknown:  # `validate` does not evaluate defaults: it would allow the pod without them
+        return Decision(allowed=False, failures=unknown, audit=evaluation.audit)
     for injection in evaluation.injections:
         if injection.path[-1] == "-":
             patch.append(injection.path[:-1], injection.value)
@@ -170,8 +181,18 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     )
 
 
+def _is_default(failure: Failure) -> bool:
+    return failure.rule.startswith("defaults[")
+
+
 def validate(
-    review: Review, facts: Facts, policies: PolicySet, *, now: datetime, guarded: bool = True
+    review: Review,
+    facts: Facts,
+    policies: PolicySet,
+    *,
+    now: datetime,
+    guarded: bool = True,
+    deadline: CpuDeadline = UNLIMITED,
 ) -> Decision:
     """
     Decide on the object as it would be stored, and on the operation.
@@ -187,7 +208,7 @@ def validate(
     pod_intent = members[0].intent if review.kind == "Pod" and members else None
     queue = _queue_tier(review, facts, policies.tables)
     admission = _admission(review, facts, review.object, pod_intent, queue.tier)
-    evaluation = evaluate(admission, policies, now=now, inject=False)
+    evaluation = evaluate(admission, policies, now=now, inject=False, deadline=deadline)
     checked = _checked(review, facts, members, evaluation, policies)
     if queue.problem and classify.uses_queue(evaluation.identity):
         checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.problem)))

@@ -24,6 +24,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from cluster.events.correlator import EventReport
+from policies.engine.deadline import CpuDeadline
 from policies.engine.policyset import PolicySet
 from webhook import metrics
 from webhook.admission import audit, decide
@@ -69,7 +70,13 @@ class FactSource(Protocol):
 
 class Decider(Protocol):
     def __call__(
-        self, review: Review, facts: Facts, policies: PolicySet, *, now: datetime
+        self,
+        review: Review,
+        facts: Facts,
+        policies: PolicySet,
+        *,
+        now: datetime,
+        deadline: CpuDeadline,
     ) -> Decision: ...
 
 
@@ -97,6 +104,7 @@ class ReviewHandler:
         event_defaults: bool,
         clock: Callable[[], float],
         now: Callable[[], datetime],
+        cpu: Callable[[], float],
         needs_lookup: Callable[[Review], bool],
     ) -> None:
         self._fact_source = fact_source
@@ -106,6 +114,7 @@ class ReviewHandler:
         self._event_defaults = event_defaults
         self._clock = clock
         self._now = now
+        self._cpu = cpu
         self._watched_namespaces: set[str] = set()
 
     def answer(self, path: str, body: bytes) -> bytes:
@@ -138,9 +147,16 @@ class ReviewHandler:
         unready = self._policies.unready_reason()  # before `current`: a set may come in between
         in_force = self._policies.current
         decide_on = _DECIDERS[path]
+        deadline = CpuDeadline(self._cpu)
         decision = _decided(
             review,
-            lambda: decide_on(review, self._facts(review, unready), in_force, now=self._now()),
+            lambda: decide_on(
+                review,
+                self._facts(review, unready),
+                in_force,
+                now=self._now(),
+                deadline=deadline,
+            ),
         )
         if not decision.allowed:
             logger.info(
@@ -201,12 +217,14 @@ def create_app(
     event_defaults: bool = False,
     needs_lookup: Callable[[Review], bool] = lambda review: False,
     clock: Callable[[], float] = time.perf_counter,
+    cpu: Callable[[], float] = time.thread_time,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> App:
     """
     The application. `record` takes Events and must return at once; with `event_defaults` also
     Events about the defaults that policies inject. `needs_lookup` says whether the fact source
-    must ask the API server about a review, beyond what the review itself shows.
+    must ask the API server about a review, beyond what the review itself shows. `cpu` counts the
+    CPU seconds of the calling thread.
     """
     handler = ReviewHandler(
         fact_source,
@@ -215,6 +233,7 @@ def create_app(
         event_defaults=event_defaults,
         clock=clock,
         now=now,
+        cpu=cpu,
         needs_lookup=needs_lookup,
     )
     app = App(handler)

@@ -156,6 +156,8 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     for match in _pattern(pattern).finditer(text):
         if 0 <= most <= len(matches):
             break
+        if len(matches) >= MAX_STEPS:
+            raise FunctionError(f"more than {MAX_STEPS:,} matches", kind="budget")
         matches.append(match.group())
     return matches
 

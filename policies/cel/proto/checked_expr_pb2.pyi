@@ -143,10 +143,16 @@ class Expr(_message.Message):
     def __init__(self, id: _Optional[int] = ..., const_expr: _Optional[_Union[Constant, _Mapping]] = ..., ident_expr: _Optional[_Union[Expr.Ident, _Mapping]] = ..., select_expr: _Optional[_Union[Expr.Select, _Mapping]] = ..., call_expr: _Optional[_Union[Expr.Call, _Mapping]] = ..., list_expr: _Optional[_Union[Expr.CreateList, _Mapping]] = ..., struct_expr: _Optional[_Union[Expr.CreateStruct, _Mapping]] = ..., comprehension_expr: _Optional[_Union[Expr.Comprehension, _Mapping]] = ...) -> None: ...
 
 class Constant(_message.Message):
-    __slots__ = ("string_value",)
+    __slots__ = ("bool_value", "int64_value", "string_value", "bytes_value")
+    BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
+    INT64_VALUE_FIELD_NUMBER: _ClassVar[int]
     STRING_VALUE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_VALUE_FIELD_NUMBER: _ClassVar[int]
+    bool_value: bool
+    int64_value: int
     string_value: str
-    def __init__(self, string_value: _Optional[str] = ...) -> None: ...
+    bytes_value: bytes
+    def __init__(self, bool_value: _Optional[bool] = ..., int64_value: _Optional[int] = ..., string_value: _Optional[str] = ..., bytes_value: _Optional[bytes] = ...) -> None: ...
 
 class Type(_message.Message):
     __slots__ = ("dyn", "list_type", "map_type", "message_type", "abstract_type")

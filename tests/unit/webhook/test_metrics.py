@@ -77,6 +77,23 @@ def test_a_folder_that_is_gone_costs_figures_and_no_worker(tmp_path: Path) -> No
     assert done.stderr.count("counting failed; the metrics are incomplete") == 1
 
 
+def test_a_file_that_its_worker_has_not_written_yet_is_left_out(tmp_path: Path) -> None:
+    code = """
+from pathlib import Path
+import os, sys
+from webhook import metrics
+metrics.review("/validate", allowed=True, seconds=0.002)
+folder = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+for name in ("counter_1.db", "histogram_1.db", "gauge_livemin_1.db"):
+    (folder / name).touch()
+shown = metrics.exposition()
+metrics.forget_workers([])
+assert shown == metrics.exposition()
+print(sorted(path.name for path in folder.glob("*_1.db")), shown.count(b'verdict="allowed"} 1.0'))
+"""
+    assert run(code, tmp_path).stdout == "[] 1\n"
+
+
 def test_a_scrape_under_way_defers_the_files_of_ended_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,23 +1,35 @@
 """
 Work beside the cycle: binds, evictions, writes.
 
-    part ──start──▶ task in the TaskGroup of `Scheduler.run` ──fails──▶ run ends with the error
+    part ──start──▶ task in the TaskGroup of `Scheduler.run` ──an error──▶ `failed` of the part:
+                                                               release, report, quarantine the unit
+                                     CorruptState, or an error of `failed` ──▶ run ends with it
 
-An exception that leaves such a task is a bug, because every part handles the API server's errors
-itself. The cache may be wrong by then, so the scheduler ends. Where the cycle is driven without
-`run`, as the simulator does, `check` raises the error.
+Every part handles the API server's errors itself, so any other exception is a bug, and concerns the
+object that the task is about. Where the cycle is driven without `run`, as the simulator does,
+`check` raises what would end it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+
+from scheduler.errors import CorruptState
+
+Failed = Callable[[Exception], None]
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class BackgroundTasks:
     """One per scheduler; each part that starts tasks gets it in its constructor."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Failed = _raise) -> None:
+        """`failed` hears of errors of tasks that have no handler of their own."""
+        self._failed = failed
         self._group: asyncio.TaskGroup | None = None
         self._ungrouped: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -32,10 +44,14 @@ class BackgroundTasks:
             finally:
                 self._group = None
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(
+        self, work: Coroutine[Any, Any, None], failed: Failed | None = None
+    ) -> asyncio.Task[None]:
+        """`failed` is called with an error of the work."""
+        guarded = _guarded(work, failed or self._failed)
         if self._group is not None:
-            return self._group.create_task(work)
-        task = asyncio.create_task(work)
+            return self._group.create_task(guarded)
+        task = asyncio.create_task(guarded)
         self._ungrouped.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -49,3 +65,12 @@ class BackgroundTasks:
         self._ungrouped.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
+
+
+async def _guarded(work: Coroutine[Any, Any, None], failed: Failed) -> None:
+    try:
+        await work
+    except CorruptState:
+        raise
+    except Exception as error:
+        failed(error)

@@ -40,6 +40,7 @@ class ErrorStep(StrEnum):
     PLAN = "plan"
     BIND = "bind"
     REPORT = "report"
+    BACKGROUND = "background"
     CONDITION = "condition"
     EVENT = "event"
     GATE = "gate"

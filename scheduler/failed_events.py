@@ -13,17 +13,14 @@ newest event of each object is kept, which is all that a handler needs: it gets 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from cluster import backoff
 from cluster.informer import Key, WatchEvent
 from scheduler.errors import ErrorStep
-from scheduler.isolation import Isolation
+from scheduler.isolation import FIRST_RETRY, LONGEST_RETRY, Isolation
 
 T = TypeVar("T")
-
-FIRST_RETRY: Final = 5.0
-LONGEST_RETRY: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from scheduler.fork import ForkPolicy
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.pod_groups import PodGroups
 from scheduler.gang.recovery import GangRecovery
-from scheduler.isolation import Isolation, brief
+from scheduler.isolation import IsolatedPart, Isolation, brief
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
@@ -90,8 +90,10 @@ class Scheduler:
         registry: Registry = plugin_registry.DEFAULT,
     ) -> None:
         self._wake = asyncio.Event()
-        self._tasks = BackgroundTasks()
-        self.isolation = Isolation(metrics, repair=lambda: self.cache.repair())
+        self.isolation = Isolation(
+            metrics, repair=lambda: self.cache.repair(), quarantine=self._quarantine
+        )
+        self._tasks = BackgroundTasks(partial(self.isolation.report, ErrorStep.BACKGROUND, "task"))
         self.failed_events = FailedEvents(self.isolation, now=now, wake=self._wake.set)
         snapshot = Snapshot(registry)
         self.accounts = QuotaAccounts(GpuKinds(snapshot))
@@ -115,7 +117,7 @@ class Scheduler:
             boost=lambda tier: snapshot.tables.boost(tier),
             reserved=self.reservations,
             has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,
-            on_error=lambda key, error: self.unit_failed(key, ErrorStep.QUEUE, error),
+            on_error=partial(self.isolation.unit_failed, ErrorStep.QUEUE),
         )
         self.recovery = GangRecovery(
             queue=self.queue,
@@ -126,6 +128,7 @@ class Scheduler:
             wake=self._wake.set,
             hold_seconds=settings.hold_seconds,
             tasks=self._tasks,
+            isolation=self.isolation,
         )
         self._name, self._reporter = name, actuators.reporter
         self._gates = actuators.gates
@@ -145,6 +148,7 @@ class Scheduler:
             evictor=actuators.evictor,
             group=self.groups.find,
             tasks=self._tasks,
+            isolation=self.isolation,
             now=now,
             epoch=epoch,
             wake=self._wake.set,
@@ -207,6 +211,21 @@ class Scheduler:
             now=now,
         )
 
+        part = partial(IsolatedPart, self.isolation, now=now)
+        self._parts = (
+            part(ErrorStep.WATCH, self.failed_events.tick, next_at=self.failed_events.next_at),
+            part(
+                ErrorStep.RECOVERY,
+                lambda: self._note(self.recovery.tick()),
+                next_at=self.recovery.next_at,
+            ),
+            part(
+                ErrorStep.PROVISIONING,
+                self.provisioning.tick,
+                next_at=self.provisioning.next_at,
+            ),
+        )
+
     @property
     def binding(self) -> int:
         """Plans whose binds are in flight."""
@@ -257,7 +276,7 @@ class Scheduler:
             if not waits or self.cache.get(pod.uid) is not None:
                 raise
             self._pods[pod.uid] = pod
-            self.unit_failed(key_of(pod), ErrorStep.WATCH, error, [pod])
+            self.isolation.unit_failed(ErrorStep.WATCH, key_of(pod), error, [pod])
 
     def _gone(self, event: WatchEvent[Pod | None]) -> None:
         """Deleted, or unreadable. An unreadable pod that is known to be on a node counts there
@@ -360,11 +379,7 @@ class Scheduler:
 
     # --- errors ---
 
-    def unit_failed(
-        self, key: UnitKey, step: ErrorStep, error: Exception, pods: Sequence[Pod] = ()
-    ) -> None:
-        """The scheduler itself failed on this unit: quarantine it and go on. `pods` wait again."""
-        self.isolation.report(step, key, error)
+    def _quarantine(self, key: UnitKey, error: Exception, pods: Sequence[Pod] = ()) -> None:
         text = brief(error)
         delay = self.queue.quarantine(key, self._now(), text, pods)
         if delay is None:
@@ -405,15 +420,14 @@ class Scheduler:
     def _prepare(self) -> None:
         if not self._leading():
             return
-        self.failed_events.tick()
-        self._note(self.recovery.tick())
-        forming = self.cycle.prepare()
-        self.provisioning.tick()
-        for unit in forming:
-            timed_out = self.queue.timed_out(unit, self._now())
-            self._reporter.forming(unit, timed_out=timed_out)
-            if timed_out:
-                self._metrics.gangs.labels("timed_out").inc()
+        for part in self._parts:
+            part.tick()
+        for unit in self.cycle.prepare():
+            with self.isolation.unit(ErrorStep.REPORT, unit.key):
+                timed_out = self.queue.timed_out(unit, self._now())
+                self._reporter.forming(unit, timed_out=timed_out)
+                if timed_out:
+                    self._metrics.gangs.labels("timed_out").inc()
         self._gates.remove(self.queue.gates_to_remove())
 
     def _may_plan(self) -> bool:
@@ -430,8 +444,7 @@ class Scheduler:
         await self.binding_cycles.finish(seconds)
 
     def _next_at(self) -> float | None:
-        parts = (self.cycle, self.recovery, self.provisioning, self.failed_events)
-        due = [part.next_at() for part in parts]
+        due = [part.next_at() for part in (self.cycle, *self._parts)]
         return min((at for at in due if at is not None), default=None)
 
     # --- inspection ---
@@ -475,7 +488,7 @@ class _Effects:
             placed = plan if isinstance(plan, Placed) else None
             pods = scheduler.binding_cycles.abandon(unit, placed)
         scheduler.reservations.drop_plan(unit.key)
-        scheduler.unit_failed(unit.key, ErrorStep.PLAN, error, pods)
+        scheduler.isolation.unit_failed(ErrorStep.PLAN, unit.key, error, pods)
 
     def unschedulable(self, unit: Unit, rejection: NoFit) -> None:
         scheduler = self._scheduler

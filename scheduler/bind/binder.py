@@ -9,6 +9,7 @@ Writes a plan into the API: one Binding per pod, all of a plan concurrently.
       │           response: such a bind counts as done until the API shows that it is not
       │ not authorized: the same, because a starting API server rejects all (`cluster.denials`)
       │ 404, rejected ──────────────────────────────────▶ Unbound, permanent if it concerns the pod
+      │ an error of this program: read the pod ─────────▶ Bound, or Unbound with the error
 
 The Binding names the pod's UID, so that a later pod of the same name is never bound in its place,
 and carries the NUMA and GPU assignment as annotations that the API server merges in the same write.
@@ -17,11 +18,14 @@ first, and the others only if those succeed: a gang is not partially bound twice
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from cluster import backoff, denials, errors, resources, verbs
 from policies import vocabulary
+from scheduler.isolation import brief
 from scheduler.model.plan import Bound, Placement, Result, Unbound
 
 FIRST_PAUSE: Final = 0.1
@@ -86,6 +90,20 @@ class Binder:
         return list(await asyncio.gather(*binds))
 
     async def _bind(self, placement: Placement, deadline: float) -> Result:
+        """Raises nothing: an error of one pod must not hide the outcome of the others."""
+        try:
+            return await self._try(placement, deadline)
+        except Exception as error:
+            return await self._after_error(placement, error)
+
+    async def _after_error(self, placement: Placement, error: Exception) -> Result:
+        """The Binding may have been sent before the error came."""
+        result: Result = Unbound(placement, brief(error))
+        with contextlib.suppress(Exception):
+            result = await self._read_back(placement, brief(error))
+        return replace(result, error=error) if isinstance(result, Unbound) else result
+
+    async def _try(self, placement: Placement, deadline: float) -> Result:
         pauses = backoff.Backoff(
             self._random, first=FIRST_PAUSE, most=LONGEST_PAUSE, jitter=backoff.AROUND
         )

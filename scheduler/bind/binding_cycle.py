@@ -4,6 +4,7 @@ The binding cycle of a plan: assumed at once, bound in its own task, confirmed o
     start ──▶ assume in the cache ──PreBind──▶ bind ──▶ bound     confirm; the gang may be complete
                                                         failed    forget and requeue
                                                         rejected  the same, retried after minutes
+                                                        an error  the same, and quarantine the unit
 
 Failed members of a gang are planned again with its bound members counted, before any other unit.
 """
@@ -11,11 +12,14 @@ Failed members of a gang are planned again with its bound members counted, befor
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from scheduler.bind.binder import Binder
 from scheduler.bind.prebind import PreBind
+from scheduler.errors import ErrorStep
 from scheduler.gang.partial_gangs import PartialGangTracker
+from scheduler.isolation import brief
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Bound, Placed, Placement, Result, Unbound
 from scheduler.model.pod import Pod
@@ -55,6 +59,7 @@ class BindingCycles:
     ) -> None:
         self.pods_in_flight = 0
         self._context = context
+        self._isolation = context.isolation
         self._cache = context.cache
         self._queue = context.queue
         self._metrics = context.metrics
@@ -94,7 +99,9 @@ class BindingCycles:
         self.pods_in_flight += len(plan.placements)
         self._in_flight.update(uids)
         binding = _Binding(unit, plan.placements, rejected, since, bound)
-        task = self._context.tasks.start(self._bind(binding))
+        task = self._context.tasks.start(
+            self._bind(binding), partial(self._isolation.unit_failed, ErrorStep.BIND, unit.key)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -123,8 +130,33 @@ class BindingCycles:
         self._context.wake()
 
     async def _bind(self, binding: _Binding) -> None:
+        unit, results = binding.unit, list[Result]()
+        failure: Exception | None = None
+        try:
+            await self._bind_all(binding, results)
+        except Exception as error:
+            # Before the binder, which raises nothing: none of the others is bound.
+            failure = error
+            done = {result.placement.pod.uid for result in results}
+            results += [
+                Unbound(placement, brief(error))
+                for placement in binding.placements
+                if placement.pod.uid not in done
+            ]
+        with self._isolation.step(ErrorStep.BIND, unit.key):
+            await self._prebind.undo(
+                [result.placement for result in results if isinstance(result, Unbound)]
+            )
+        self._settle(binding, results)
+        failure = failure or next(
+            (result.error for result in results if isinstance(result, Unbound) and result.error),
+            None,
+        )
+        if failure is not None:
+            self._isolation.unit_failed(ErrorStep.BIND, unit.key, failure)
+
+    async def _bind_all(self, binding: _Binding, results: list[Result]) -> None:
         unit = binding.unit
-        results: list[Result] = []
         ready = await self._provision_volumes(binding, results)
         ready = await self._prebind.allocate_claims(unit, ready, results)
         ready = await self._prebind.write_reservation(unit, ready, results)
@@ -133,16 +165,19 @@ class BindingCycles:
         seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
         results += await self._binder.bind(ready, deadline=start + seconds, first=binding.rejected)
         self._metrics.binding.observe(self._now() - start)
-        await self._prebind.undo(
-            [result.placement for result in results if isinstance(result, Unbound)]
-        )
+
+    def _settle(self, binding: _Binding, results: list[Result]) -> None:
+        """The outcome of the binds, in the cache, the queue and the reports."""
+        unit = binding.unit
         self.pods_in_flight -= len(binding.placements)
         self._in_flight.difference_update(p.pod.uid for p in binding.placements)
         self._apply(unit, results)
         bound = [result.placement for result in results if isinstance(result, Bound)]
         if isinstance(unit.key, GangKey):
-            self._finish_gang(binding, unit.key, len(bound))
-        self._reporter.bound(unit, bound)
+            with self._isolation.step(ErrorStep.BIND, unit.key):
+                self._finish_gang(binding, unit.key, len(bound))
+        with self._isolation.step(ErrorStep.REPORT, unit.key):
+            self._reporter.bound(unit, bound)
 
     async def _provision_volumes(
         self, binding: _Binding, results: list[Result]
@@ -152,19 +187,23 @@ class BindingCycles:
         if not self._prebind.waits_for_volumes(placements):
             return placements
         self.pods_in_flight -= len(placements)
-        ready = await self._prebind.provision_volumes(binding.unit, placements, results)
-        self.pods_in_flight += len(placements)
-        return ready
+        try:
+            return await self._prebind.provision_volumes(binding.unit, placements, results)
+        finally:
+            self.pods_in_flight += len(placements)
 
     def _apply(self, unit: Unit, results: list[Result]) -> None:
         """Forget all failed pods before the queue takes one: it counts the members of the gang."""
         failed = [result for result in results if isinstance(result, Unbound)]
         for result in results:
             if isinstance(result, Bound):
-                self._confirm(result.placement)
+                with self._isolation.step(ErrorStep.BIND, result.placement.pod.key):
+                    self._confirm(result.placement)
         for result in failed:
-            self._context.freed(self._cache.forget(result.placement.pod.uid))
-        self._prebind.finish(unit, results)
+            with self._isolation.step(ErrorStep.BIND, result.placement.pod.key):
+                self._context.freed(self._cache.forget(result.placement.pod.uid))
+        with self._isolation.step(ErrorStep.BIND, unit.key):
+            self._prebind.finish(unit, results)
         self._requeue_rejected([failure for failure in failed if failure.permanent])
         self._requeue([failure for failure in failed if not failure.permanent])
 
@@ -180,8 +219,9 @@ class BindingCycles:
     def _requeue(self, failures: list[Unbound]) -> None:
         pods = []
         for pod, why in self._still_pending(failures, "bind_failed"):
-            self._reporter.binding_failed(pod, why)
             pods.append(pod)
+            with self._isolation.step(ErrorStep.REPORT, pod.key):
+                self._reporter.binding_failed(pod, why)
         if pods:
             self._queue.requeue(pods, self._now())
             self._context.wake()
@@ -189,9 +229,10 @@ class BindingCycles:
     def _requeue_rejected(self, failures: list[Unbound]) -> None:
         pods = []
         for pod, why in self._still_pending(failures, "bind_refused"):
-            delay = self._queue.rejection_delay(pod.uid)
-            self._reporter.binding_rejected(pod, why, retry_after=delay)
             pods.append(pod)
+            with self._isolation.step(ErrorStep.REPORT, pod.key):
+                delay = self._queue.rejection_delay(pod.uid)
+                self._reporter.binding_rejected(pod, why, retry_after=delay)
         if pods:
             self._queue.requeue_rejected(pods, self._now())
             self._context.wake()

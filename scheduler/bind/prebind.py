@@ -9,7 +9,7 @@ If so many members of a gang fail that it cannot be complete, none of them is bo
 
 from collections.abc import Callable, Sequence
 
-from scheduler.model.plan import Placement, Result, Unbound
+from scheduler.model.plan import Placement, PreBindFailure, Result, Unbound
 from scheduler.model.unit import Unit
 from scheduler.plugins.dra.prebind import TIMEOUT_SECONDS as CLAIM_SECONDS
 from scheduler.plugins.dra.prebind import ClaimPreBind
@@ -45,7 +45,7 @@ class PreBind:
         if self._volumes is None:
             return placements
         outcome = await self._volumes.prepare(placements, deadline=self._now() + VOLUME_SECONDS)
-        results += [Unbound(failure.placement, failure.why) for failure in outcome.failed]
+        results += map(_unbound, outcome.failed)
         if outcome.failed and len(outcome.ready) < unit.need:
             why = "other members of the pod group have no volumes yet"
             results += [Unbound(placement, why) for placement in outcome.ready]
@@ -58,7 +58,7 @@ class PreBind:
         if self._claims is None or not self._claims.needed(placements):
             return placements
         outcome = await self._claims.prepare(placements, deadline=self._now() + CLAIM_SECONDS)
-        results += [Unbound(failure.placement, failure.why) for failure in outcome.failed]
+        results += map(_unbound, outcome.failed)
         if outcome.failed and len(outcome.ready) < unit.need:
             why = "other members of the pod group have no devices yet"
             results += [Unbound(placement, why) for placement in outcome.ready]
@@ -83,3 +83,7 @@ class PreBind:
     def finish(self, unit: Unit, results: Sequence[Result]) -> None:
         if self._reservations is not None:
             self._reservations.bind_finished(unit, results)
+
+
+def _unbound(failure: PreBindFailure) -> Unbound:
+    return Unbound(failure.placement, failure.why, error=failure.error)

@@ -16,9 +16,11 @@ from typing import Final
 
 from scheduler.background import BackgroundTasks
 from scheduler.cache.snapshot import Snapshot
+from scheduler.errors import ErrorStep
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.stale_gang_eviction import MemberFate, StaleGangEvictor
 from scheduler.gang.starvation import StarvationProtection, choose
+from scheduler.isolation import Isolation, Pauses
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import PartialGang, Unit
@@ -45,6 +47,7 @@ class GangRecovery:
         wake: Callable[[], None],
         hold_seconds: float,
         tasks: BackgroundTasks,
+        isolation: Isolation,
     ) -> None:
         self._queue = queue
         self._partial_gangs = partial_gangs
@@ -54,6 +57,8 @@ class GangRecovery:
         self._wake = wake
         self._starvation = StarvationProtection(seconds=hold_seconds)
         self._tasks = tasks
+        self._isolation = isolation
+        self._pauses = Pauses[GangKey]()
         self._evictions: dict[GangKey, asyncio.Task[None]] = {}
 
     @property
@@ -75,8 +80,11 @@ class GangRecovery:
         now = self._now()
         self._partial_gangs.tick(now)
         for gang in list(self._partial_gangs.partial()):
-            if self._is_idle(gang) and self._partial_gangs.due_at(gang) <= now:
-                self._start_eviction(gang, now)
+            try:
+                if self._is_idle(gang, now) and self._partial_gangs.due_at(gang) <= now:
+                    self._start_eviction(gang, now)
+            except Exception as error:
+                self._failed(gang, error)
         hold = self._starvation.hold
         if hold is None:
             return frozenset()
@@ -86,20 +94,28 @@ class GangRecovery:
 
     def next_at(self) -> float | None:
         """When the next timeout is due."""
+        now = self._now()
         due = [
             self._partial_gangs.due_at(gang)
             for gang in self._partial_gangs.partial()
-            if self._is_idle(gang)
+            if self._is_idle(gang, now)
         ]
+        if (at := self._pauses.next_at(now)) is not None:
+            due.append(at)
         if self._starvation.hold is not None:
             due.append(self._starvation.hold.until)
         return min(due, default=None)
 
     # --- stale gang eviction ---
 
-    def _is_idle(self, gang: GangKey) -> bool:
-        """Neither eviction nor binds of its members are in flight."""
-        return gang not in self._evictions and not self._partial_gangs.is_binding(gang)
+    def _is_idle(self, gang: GangKey, now: float) -> bool:
+        """Neither eviction nor binds of its members are in flight, and no error pauses it."""
+        in_flight = gang in self._evictions or self._partial_gangs.is_binding(gang)
+        return not in_flight and not self._pauses.is_paused(gang, now)
+
+    def _failed(self, gang: GangKey, error: Exception) -> None:
+        self._pauses.failed(gang, self._now())
+        self._isolation.unit_failed(ErrorStep.RECOVERY, gang, error)
 
     def _start_eviction(self, gang: GangKey, now: float) -> None:
         partial = self._partial_gangs.describe(gang)
@@ -109,7 +125,9 @@ class GangRecovery:
             self._partial_gangs.restart_timeout(gang, now)
             return
         self._queue.suspend(gang, now)
-        task = self._tasks.start(self._evict(partial, waiting))
+        task = self._tasks.start(
+            self._evict(partial, waiting), lambda error: self._failed(gang, error)
+        )
         self._evictions[gang] = task
         task.add_done_callback(lambda _: self._evicted(gang))
 

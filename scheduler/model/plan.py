@@ -113,6 +113,8 @@ class Unbound:
     why: str
     permanent: bool = False
     """The API server would reject it on any node."""
+    error: Exception | None = None
+    """A bug of this program kept the pod from being bound."""
 
 
 Result = Bound | Unbound
@@ -124,6 +126,8 @@ class PreBindFailure:
 
     placement: Placement
     why: str
+    error: Exception | None = None
+    """A bug of this program kept the pod from being prepared."""
 
 
 @dataclass(frozen=True, slots=True)

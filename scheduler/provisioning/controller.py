@@ -19,10 +19,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from cluster import backoff, resources
 from cluster.informer import EventKind, WatchEvent
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Pauses
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
@@ -44,7 +47,13 @@ FIRST_RETRY: Final = 2.0
 LONGEST_RETRY: Final = 60.0
 
 _NOT_PLANNABLE: Final = frozenset(
-    {QueueState.FORMING, QueueState.GATED, QueueState.REFUSED, QueueState.SUSPENDED}
+    {
+        QueueState.FORMING,
+        QueueState.GATED,
+        QueueState.REFUSED,
+        QueueState.SUSPENDED,
+        QueueState.QUARANTINED,
+    }
 )
 
 
@@ -80,6 +89,7 @@ class ProvisioningController:
         self._is_preempting = is_preempting
         self._start_reservation = start_reservation
         self._tasks = context.tasks
+        self._isolation = context.isolation
         self._queue = context.queue
         self._record = context.record
         self._metrics = context.metrics
@@ -95,6 +105,7 @@ class ProvisioningController:
         self._declined: set[GangKey] = set()  # gangs that a request would not help
         self._not_plannable_since: dict[GangKey, float] = {}
         self._not_before: dict[GangKey, tuple[float, float]] = {}  # -> retry time, pause
+        self._pauses = Pauses[GangKey]()
         self._ticked_at = float("-inf")
         self._served: bool | None = None  # None: not known yet
         self._task: asyncio.Task[None] | None = None
@@ -170,7 +181,10 @@ class ProvisioningController:
         self._report_responses()
         jobs = list(self._write_jobs(now))
         if jobs:
-            self._task = self._tasks.start(self._write_all(jobs, self.writer, self._kind))
+            self._task = self._tasks.start(
+                self._write_all(jobs, self.writer, self._kind),
+                partial(self._isolation.report, ErrorStep.PROVISIONING, "requests"),
+            )
             self._task.add_done_callback(self._done)
 
     def next_at(self) -> float | None:
@@ -201,23 +215,33 @@ class ProvisioningController:
         requested = {request.gang for request in self._requests.values()}
         self._declined &= requested
         for gang in sorted({*self._unplaced, *requested}):
-            state = self._state(gang, now)
-            if state is ProvisioningState.DONE:
-                self._unplaced.pop(gang, None)
-                self._not_plannable_since.pop(gang, None)
-                if gang not in requested:
-                    self._not_before.pop(gang, None)
-            if now < self._not_before.get(gang, (0.0, 0.0))[0]:
+            try:
+                job = self._write_job(gang, now, requested=gang in requested)
+            except Exception as error:
+                self._pauses.failed(gang, now)
+                self._isolation.unit_failed(ErrorStep.PROVISIONING, gang, error)
                 continue
-            unplaced = self._unplaced.get(gang) if state is ProvisioningState.WANTS else None
-            draft = None if unplaced is None else unplaced.draft
-            if unplaced is not None and draft is None:
-                yield _WriteJob(gang, Step(), unplaced)
-                continue
-            digest = "" if draft is None else draft.digest
-            step = decide(state, digest, self._requests_of(gang), epoch=self._epoch())
-            if step:
-                yield _WriteJob(gang, step, unplaced)
+            if job is not None:
+                yield job
+
+    def _write_job(self, gang: GangKey, now: float, *, requested: bool) -> _WriteJob | None:
+        if self._pauses.is_paused(gang, now):
+            return None
+        state = self._state(gang, now)
+        if state is ProvisioningState.DONE:
+            self._unplaced.pop(gang, None)
+            self._not_plannable_since.pop(gang, None)
+            if not requested:
+                self._not_before.pop(gang, None)
+        if now < self._not_before.get(gang, (0.0, 0.0))[0]:
+            return None
+        unplaced = self._unplaced.get(gang) if state is ProvisioningState.WANTS else None
+        draft = None if unplaced is None else unplaced.draft
+        if unplaced is not None and draft is None:
+            return _WriteJob(gang, Step(), unplaced)
+        digest = "" if draft is None else draft.digest
+        step = decide(state, digest, self._requests_of(gang), epoch=self._epoch())
+        return _WriteJob(gang, step, unplaced) if step else None
 
     def _state(self, gang: GangKey, now: float) -> ProvisioningState:
         state = self._queue.state(gang)
@@ -248,20 +272,24 @@ class ProvisioningController:
             if self._reported.get(request.uid, Phase.PENDING) is request.phase:
                 continue
             self._reported[request.uid] = request.phase
-            unit = self._queue.unit(request.gang)
-            if unit is None or not unit.pods or unit.bound >= unit.size:
-                continue
-            name, phase, message = request.name[1], request.phase, request.message
-            self._metrics.provisioning.labels(phase.value).inc()
-            fields = {"unit": str(request.gang), "phase": phase, "autoscaler_message": message}
-            logger.info("received response to request", extra=fields)
-            if phase is Phase.PROVISIONED:
-                self._record(events.provisioned(unit, name, message))
-                self._queue.retry(request.gang, self._now())
-                self._wake()
-            else:
-                retry_at = request.since + pause(request.attempt)
-                self._record(events.provisioning_failed(unit, name, message, retry_at))
+            with self._isolation.unit(ErrorStep.PROVISIONING, request.gang):
+                self._report_response(request)
+
+    def _report_response(self, request: ProvisioningRequest) -> None:
+        unit = self._queue.unit(request.gang)
+        if unit is None or not unit.pods or unit.bound >= unit.size:
+            return
+        name, phase, message = request.name[1], request.phase, request.message
+        self._metrics.provisioning.labels(phase.value).inc()
+        fields = {"unit": str(request.gang), "phase": phase, "autoscaler_message": message}
+        logger.info("received response to request", extra=fields)
+        if phase is Phase.PROVISIONED:
+            self._record(events.provisioned(unit, name, message))
+            self._queue.retry(request.gang, self._now())
+            self._wake()
+        else:
+            retry_at = request.since + pause(request.attempt)
+            self._record(events.provisioning_failed(unit, name, message, retry_at))
 
     # --- write ---
 
@@ -276,6 +304,9 @@ class ProvisioningController:
                 await self._write(job, writer, kind)
             except WriteFailed as exc:
                 self._write_failed(job, str(exc))
+            except Exception as error:
+                self._pauses.failed(job.gang, self._now())
+                self._isolation.unit_failed(ErrorStep.PROVISIONING, job.gang, error)
             else:
                 self._not_before.pop(job.gang, None)
 

@@ -7,6 +7,7 @@ from cluster.events import correlator
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.fork import ForkPolicy
+from scheduler.isolation import Isolation
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
@@ -34,6 +35,7 @@ class SchedulingContext:
     evictor: Evictor | None
     group: Callable[[GangKey], PodGroup | None]
     tasks: BackgroundTasks
+    isolation: Isolation
     now: Callable[[], float]
     epoch: Callable[[], float]
     wake: Callable[[], None]

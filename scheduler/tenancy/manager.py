@@ -16,6 +16,8 @@ from dataclasses import replace
 from functools import partial
 
 from cluster.informer import WatchEvent
+from scheduler.errors import ErrorStep
+from scheduler.isolation import IsolatedPart
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
@@ -52,9 +54,12 @@ class TenancyManager:
             context.cache,
             context.accounts,
             context.queue,
+            isolation=context.isolation,
             within_preemptor_quota=preemptor_quota.within_quota,
         )
-        self.entitlement = EntitlementTracker(context.cache, context.accounts, context.queue)
+        self.entitlement = EntitlementTracker(
+            context.cache, context.accounts, context.queue, isolation=context.isolation
+        )
         self.reservations = context.reservations
         self.reservation_controller = _reservation_controller(context)
         self.relocation = Relocation(
@@ -65,6 +70,7 @@ class TenancyManager:
             freed=context.freed,
             regrouped=context.gang_changed,
             record=context.record,
+            isolation=context.isolation,
         )
         self.preemption = PreemptionController(
             PreemptionContext(
@@ -84,6 +90,7 @@ class TenancyManager:
                 wake=context.wake,
                 freed=self._preemption_ended,
                 tasks=context.tasks,
+                isolation=context.isolation,
                 start_reservations=lambda: self.backfill.start_reservations(),
                 no_victims=self._no_victims,
                 fork=context.fork,
@@ -107,6 +114,36 @@ class TenancyManager:
             fair_share_order=context.shares.order,
             now=context.now,
             epoch=context.epoch,
+            isolation=context.isolation,
+        )
+        self._parts = self._isolated_parts()
+
+    def _isolated_parts(self) -> tuple[IsolatedPart, ...]:
+        """In the order in which they act; an error of one pauses it, and the others go on."""
+        now, controller = self._context.now, self.reservation_controller
+        part = partial(IsolatedPart, self._context.isolation, now=now)
+        first = (
+            ()
+            if controller is None
+            else (part(ErrorStep.RESERVATION, controller.tick, next_at=controller.next_at),)
+        )
+        return (
+            *first,
+            part(ErrorStep.FAIR_SHARE, lambda: self.share_decay.tick(now())),
+            part(ErrorStep.QUOTA, lambda: self.quota.tick(now()), next_at=self.quota.next_at),
+            part(
+                ErrorStep.QUOTA,
+                lambda: self.entitlement.tick(now()),
+                next_at=self.entitlement.next_at,
+            ),
+            part(ErrorStep.PREEMPTION, self.preemption.tick, next_at=self.preemption.next_at),
+            part(ErrorStep.BACKFILL, self.backfill.tick, next_at=self.backfill.next_at),
+            part(
+                ErrorStep.RESERVATION,
+                self._end_expired,
+                next_at=self.reservations.next_at,
+            ),
+            part(ErrorStep.RESERVATION, self.relocation.tick),
         )
 
     def _preemption_ended(self, nodes: Iterable[str]) -> None:
@@ -276,28 +313,18 @@ class TenancyManager:
                 self._context.queue.retry(key, self._context.now())
 
     def tick(self, now: float) -> None:
-        if self.reservation_controller is not None:
-            self.reservation_controller.tick()
-        self.share_decay.tick(now)
-        self.quota.tick(now)
-        self.entitlement.tick(now)
-        self.preemption.tick()
-        self.backfill.tick()
+        for part in self._parts:
+            part.tick()
+
+    def _end_expired(self) -> None:
+        now = self._context.now()
         for key, why in self.reservations.expired(self._context.is_live, now):
-            self._context.freed(self.reservations.release(key))
-            self._context.reservation_ended(key, why)
-        self.relocation.tick()
+            with self._context.isolation.step(ErrorStep.RESERVATION, key):
+                self._context.freed(self.reservations.release(key))
+                self._context.reservation_ended(key, why)
 
     def next_at(self) -> float | None:
-        parts = (
-            self.quota,
-            self.entitlement,
-            self.preemption,
-            self.backfill,
-            self.reservations,
-            self.reservation_controller,
-        )
-        due = [part.next_at() for part in parts if part is not None]
+        due = [part.next_at() for part in self._parts]
         return min((at for at in due if at is not None), default=None)
 
 
@@ -315,5 +342,6 @@ def _reservation_controller(context: SchedulingContext) -> ReservationController
         released=context.reservation_ended,
         freed=context.freed,
         tasks=context.tasks,
+        isolation=context.isolation,
         record=context.record,
     )

@@ -18,6 +18,7 @@ from kubenexus.simulate.virtual_time.cluster import EPOCH, VirtualCluster
 from policies import vocabulary
 from scheduler.background import BackgroundTasks
 from scheduler.cycle import SchedulingCycle
+from scheduler.isolation import NoIsolation
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
@@ -193,6 +194,7 @@ class KubeNexusStrategy:
             evictor=evictor if evicts else None,
             group=lambda gang: None,
             tasks=self._tasks,
+            isolation=NoIsolation(),
             now=lambda: cluster.now,
             epoch=lambda: EPOCH + cluster.now,
             wake=lambda: None,

@@ -25,6 +25,7 @@ import orjson
 
 from cluster import backoff, errors, resources, verbs
 from scheduler.background import BackgroundTasks
+from scheduler.isolation import prepare_each
 from scheduler.model.plan import NoFit, Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
@@ -97,11 +98,7 @@ class ClaimPreBind:
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """Concurrently for all pods, until the `deadline` of the clock."""
-        results = await asyncio.gather(*(self._prepare(item, deadline) for item in placements))
-        return PreBindResult(
-            tuple(item for item in results if isinstance(item, Placement)),
-            tuple(item for item in results if isinstance(item, PreBindFailure)),
-        )
+        return await prepare_each(lambda item: self._prepare(item, deadline), placements)
 
     async def undo(self, placements: Iterable[Placement]) -> None:
         """Remove what was written for these pods: they were not bound."""

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from cluster import backoff, errors, resources, verbs
 from policies import vocabulary
+from scheduler.isolation import prepare_each
 from scheduler.model.label_selector import any_selects
 from scheduler.model.plan import Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
@@ -95,11 +96,7 @@ class VolumePreBind:
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """Concurrently for all pods, until the `deadline` of the clock."""
-        results = await asyncio.gather(*(self._prepare(item, deadline) for item in placements))
-        return PreBindResult(
-            tuple(item for item in results if isinstance(item, Placement)),
-            tuple(item for item in results if isinstance(item, PreBindFailure)),
-        )
+        return await prepare_each(lambda item: self._prepare(item, deadline), placements)
 
     async def _prepare(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         decision = self._volumes.decision(placement.pod, placement.node)

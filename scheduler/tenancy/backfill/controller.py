@@ -27,6 +27,8 @@ from typing import Any, Final, Self
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.plan import NoFit, Placed, Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import StartReservation, Unit, UnitKey
@@ -108,8 +110,10 @@ class BackfillController:
         fair_share_order: Callable[[str, Amounts], FairShareOrder],
         now: Callable[[], float],
         epoch: Callable[[], float],
+        isolation: Isolation,
         max_reservations: int = MAX_RESERVATIONS,
     ) -> None:
+        self._isolation = isolation
         self._cache = cache
         self._snapshot = cache.snapshot
         self._accounts = accounts
@@ -172,8 +176,16 @@ class BackfillController:
         first = review.plan
         if isinstance(elsewhere, Placed) or isinstance(first, NoFit):
             return elsewhere
-        intact = all(self._starts_in_time(reservation, first) for reservation in review.binding)
+        intact = all(self._stays_intact(reservation, first) for reservation in review.binding)
         return first if intact else elsewhere
+
+    def _stays_intact(self, reservation: StartReservation, plan: Placed) -> bool:
+        """A reservation whose own unit cannot be planned binds no other unit."""
+        try:
+            return self._starts_in_time(reservation, plan)
+        except Exception as error:
+            self._isolation.unit_failed(ErrorStep.BACKFILL, reservation.key, error)
+            return True
 
     def _starts_in_time(self, reservation: StartReservation, plan: Placed) -> bool:
         """Whether the reserved start holds on its own nodes after this plan is carried out."""
@@ -272,10 +284,15 @@ class BackfillController:
             if len(self._reservations) >= self._max_reservations and not self._displace(unit):
                 return
             ends = self._expected_ends() if ends is None else ends
-            reservation = self._estimate(unit, ends)
-            if reservation is None:
+            # Quarantined, the unit is no longer blocked, and has no start reservation.
+            with self._isolation.unit(ErrorStep.BACKFILL, unit.key):
                 self._blocked[unit.key].not_before = now + RETRY_SECONDS
-                continue
+                self._reserve_start(unit, ends)
+
+    def _reserve_start(self, unit: Unit, ends: Sequence[ExpectedEnd]) -> None:
+        reservation = self._estimate(unit, ends)
+        if reservation is not None:
+            self._blocked[unit.key].not_before = 0.0
             self._add(reservation)
             report = events.start_estimated(unit, reservation.start, reservation.waits_for)
             self._actions.record(report)
@@ -378,12 +395,16 @@ class BackfillController:
         changed = self._statics != self._snapshot.table.statics
         self._statics = self._snapshot.table.statics
         for reservation in list(self._reservations.values()):
-            taken = self._taken_by.pop(reservation.key, "")
-            deleted = sorted(name for name in reservation.nodes if name not in self._snapshot)
-            if deleted:
-                self._move(reservation, f"node {deleted[0]} was deleted")
-            elif (changed or taken) and not self._is_valid(reservation):
-                self._move(reservation, taken or "its nodes changed")
+            with self._isolation.unit(ErrorStep.BACKFILL, reservation.key):
+                self._check_nodes_of(reservation, changed=changed)
+
+    def _check_nodes_of(self, reservation: StartReservation, *, changed: bool) -> None:
+        taken = self._taken_by.pop(reservation.key, "")
+        deleted = sorted(name for name in reservation.nodes if name not in self._snapshot)
+        if deleted:
+            self._move(reservation, f"node {deleted[0]} was deleted")
+        elif (changed or taken) and not self._is_valid(reservation):
+            self._move(reservation, taken or "its nodes changed")
 
     def _is_valid(self, reservation: StartReservation) -> bool:
         """Whether the unit still fits the reserved nodes at its start, within its quota."""
@@ -399,12 +420,13 @@ class BackfillController:
     def _check_clock(self) -> None:
         epoch = self._epoch()
         for reservation in list(self._reservations.values()):
-            if epoch >= reservation.start and reservation.key not in self._retried:
-                self._retried.add(reservation.key)
-                self._queue.retry(reservation.key, self._now())
-                self._actions.wake()
-            if epoch > reservation.start + SLACK:
-                self._handle_late(reservation, epoch)
+            with self._isolation.unit(ErrorStep.BACKFILL, reservation.key):
+                if epoch >= reservation.start and reservation.key not in self._retried:
+                    self._retried.add(reservation.key)
+                    self._queue.retry(reservation.key, self._now())
+                    self._actions.wake()
+                if epoch > reservation.start + SLACK:
+                    self._handle_late(reservation, epoch)
 
     def _handle_late(self, reservation: StartReservation, epoch: float) -> None:
         overdue = [

@@ -7,6 +7,7 @@ from typing import Protocol
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.fork import ForkPolicy
+from scheduler.isolation import Isolation
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.unit import StartReservation, Unit, UnitKey
@@ -53,6 +54,7 @@ class PreemptionContext:
     freed: Callable[[Iterable[str]], None]
     """Called with the nodes on which reserved capacity ends."""
     tasks: BackgroundTasks
+    isolation: Isolation
     start_reservations: Callable[[], Iterable[StartReservation]]
     no_victims: Callable[[Unit], None]
     """Called for a unit whose search in a fork found no victims."""

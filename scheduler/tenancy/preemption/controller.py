@@ -31,6 +31,7 @@ from functools import partial
 from typing import Final
 
 from cluster import backoff
+from scheduler.errors import ErrorStep
 from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.gang import GangKey
 from scheduler.model.placeholder import is_placeholder
@@ -114,6 +115,7 @@ class PreemptionController:
             fork=context.fork,
             abandoned=context.metrics.preemption.labels("abandoned").inc,
             wake=context.wake,
+            failed=partial(context.isolation.unit_failed, ErrorStep.PREEMPTION),
         )
         self._nomination_clearer = NominationClearer(
             context.evictor, self._task_done, context.tasks
@@ -255,7 +257,9 @@ class PreemptionController:
             attempt.search_pause = 0.0
             if not plan.victims:
                 self._displace(attempt, plan)
-            attempt.task = self._context.tasks.start(self._evict(attempt, plan))
+            attempt.task = self._context.tasks.start(
+                self._evict(attempt, plan), lambda error: self._failed(attempt, error)
+            )
             attempt.task.add_done_callback(self._task_done)
         elif attempt.evicted == 0:
             attempt.deadline = min(now + WAIT_SECONDS, attempt.last_deadline)
@@ -385,10 +389,14 @@ class PreemptionController:
                 self._queue.retry(key, now)
         if self._binding:
             for key in list(self._binding):
-                self._check_binds(key, now)
+                with self._context.isolation.unit(ErrorStep.PREEMPTION, key):
+                    self._check_binds(key, now)
         if self._attempts:
             for key, attempt in list(self._attempts.items()):
-                self._check_attempt(key, attempt, now)
+                try:
+                    self._check_attempt(key, attempt, now)
+                except Exception as error:
+                    self._failed(attempt, error)
 
     def _check_binds(self, key: UnitKey, now: float) -> None:
         """Reserve the capacity again for pods whose bind failed."""
@@ -464,6 +472,13 @@ class PreemptionController:
             ends = attempt.last_deadline if passed else attempt.deadline
             due.append(ends if attempt.evicting else min(ends, attempt.search_at))
         return min((at for at in due if at is not None), default=None)
+
+    def _failed(self, attempt: Attempt, error: Exception) -> None:
+        """Victims that terminate cannot be brought back, but nothing is reserved any more."""
+        key = attempt.unit.key
+        if self._is_current(attempt):
+            self._give_up(key, attempt)
+        self._context.isolation.unit_failed(ErrorStep.PREEMPTION, key, error)
 
     def _give_up(self, key: UnitKey, attempt: Attempt) -> None:
         if attempt.evicted:

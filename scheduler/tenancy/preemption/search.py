@@ -44,7 +44,8 @@ class ForkedSearch:
 
 
 class SearchRunner:
-    """`abandoned` is called for a search whose fork gave no result, `wake` after every fork."""
+    """`abandoned` is called for a search whose fork gave no result, `wake` after every fork,
+    `failed` for a unit with which an error came up after it."""
 
     def __init__(
         self,
@@ -53,7 +54,9 @@ class SearchRunner:
         fork: ForkPolicy | None,
         abandoned: Callable[[], None],
         wake: Callable[[], None],
+        failed: Callable[[UnitKey, Exception], None],
     ) -> None:
+        self._failed = failed
         self._tasks = tasks
         self._fork = fork
         self._abandoned = abandoned
@@ -75,7 +78,9 @@ class SearchRunner:
         try:
             return search(UNLIMITED if self._fork is None else WorkBudget(self._fork.after))
         except BudgetExceeded:
-            task = self._tasks.start(self._in_fork(key, search, later))
+            task = self._tasks.start(
+                self._in_fork(key, search, later), lambda error: self._fork_failed(key, error)
+            )
             self._current = ForkedSearch(key, task)
             return IN_FORK
 
@@ -84,6 +89,11 @@ class SearchRunner:
         if self._current is not None and self._current.key == key:
             self._current.task.cancel()
             self._current = None
+
+    def _fork_failed(self, key: UnitKey, error: Exception) -> None:
+        if self.is_for(key):
+            self._current = None
+        self._failed(key, error)
 
     async def _in_fork(
         self, key: UnitKey, search: Search, later: Callable[[VictimNames | None], None]

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.unit import Unit, UnitKey
@@ -55,8 +57,10 @@ class QuotaEnforcer:
         accounts: QuotaAccounts,
         queue: SchedulingQueue,
         *,
+        isolation: Isolation,
         within_preemptor_quota: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
     ) -> None:
+        self._isolation = isolation
         self._cache = cache
         self._accounts = accounts
         self._queue = queue
@@ -121,6 +125,13 @@ class QuotaEnforcer:
     def _within_limit(self, key: UnitKey) -> bool:
         """Whether the quota allows the unit now; the limit that it exceeds is noted otherwise."""
         self.looked_at += 1
+        try:
+            return self._allows(key)
+        except Exception as error:
+            self._isolation.unit_failed(ErrorStep.QUOTA, key, error)
+            return False
+
+    def _allows(self, key: UnitKey) -> bool:
         unit = self._queue.unit(key)
         if unit is None or not unit.pods:
             return True

@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Final
 
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.quota.accounting import QuotaAccounts
@@ -24,7 +26,15 @@ _MAX_STALE: Final = 1024  # units that have left the queue
 
 
 class EntitlementTracker:
-    def __init__(self, cache: Cache, accounts: QuotaAccounts, queue: SchedulingQueue) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        accounts: QuotaAccounts,
+        queue: SchedulingQueue,
+        *,
+        isolation: Isolation,
+    ) -> None:
+        self._isolation = isolation
         self._cache = cache
         self._accounts = accounts
         self._queue = queue
@@ -61,7 +71,11 @@ class EntitlementTracker:
             del self._due[tenant]
             for key in list(islice(self._beyond[tenant], min(due, looks))):
                 due, looks = due - 1, looks - 1
-                self._look(tenant, key, now)
+                try:
+                    self._look(tenant, key, now)
+                except Exception as error:
+                    self._discard(key)
+                    self._isolation.unit_failed(ErrorStep.QUOTA, key, error)
             if due and tenant in self._beyond:
                 self._due[tenant] = due
         self.looked_at += LOOKS - looks

@@ -18,8 +18,9 @@ scheduler runs. `members` decides what is reserved.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from cluster import backoff
 from cluster.events import correlator
@@ -29,6 +30,8 @@ from policies.documents.reservation import MOST, Place, PodGroupMembers
 from policies.text import moment
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache, CachedPod
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.assignment import NO_ASSIGNMENT, parse
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import like, spec_of
@@ -49,6 +52,7 @@ from scheduler.tenancy.reservation.writer import Created, Name, ReservationWrite
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+K = TypeVar("K")
 
 SETTLE: Final = 0.5  # seconds: members come in bursts, and one status covers a burst
 LONGEST_PAUSE: Final = 30.0
@@ -73,6 +77,7 @@ class ReservationController:
         released: Callable[[GangKey, str], None],
         freed: Callable[[Iterable[str]], None],
         tasks: BackgroundTasks,
+        isolation: Isolation,
         record: Callable[[correlator.EventReport], None] = lambda report: None,
     ) -> None:
         self._cache = cache
@@ -85,6 +90,7 @@ class ReservationController:
         self._released = released
         self._freed = freed
         self._tasks = tasks
+        self._isolation = isolation
         self._record = record
         self._watched: dict[Name, ReservationObject] = {}
         self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> name and uid of its object
@@ -103,6 +109,7 @@ class ReservationController:
             publish=self._publish,
             record=record,
             freed=freed,
+            isolation=isolation,
         )
         members.observe(self._on_change)
 
@@ -150,7 +157,11 @@ class ReservationController:
             group = obj.spec.pod_group
             if group is not None and obj.uid not in self._handled and name not in self._to_delete:
                 self._handled.add(obj.uid)
-                self._restore(obj, group)
+                try:
+                    self._restore(obj, group)
+                except Exception as error:
+                    self._handled.discard(obj.uid)  # its next event is another try
+                    self._isolation.report(ErrorStep.RESERVATION, "/".join(name), error)
 
     def _restore(self, obj: ReservationObject, group: PodGroupMembers) -> None:
         key = GangKey(obj.name[0], group.name)
@@ -271,7 +282,10 @@ class ReservationController:
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = self._tasks.start(self._write_changes())
+            self._task = self._tasks.start(
+                self._write_changes(),
+                partial(self._isolation.report, ErrorStep.RESERVATION, "reservations"),
+            )
 
     async def _write_changes(self) -> None:
         """Until the objects show what is reserved."""
@@ -281,13 +295,22 @@ class ReservationController:
             ok = True
             changed, self._changed = self._changed, set()
             for key in sorted(changed):
-                ok = await self._write_member_status(key) and ok
+                ok = await self._write(self._write_member_status, key, self._changed) and ok
             unwritten, self._unwritten = self._unwritten, set()
             for name in sorted(unwritten):
-                ok = await self._write_tenant_status(name) and ok
+                ok = await self._write(self._write_tenant_status, name, self._unwritten) and ok
             for name in sorted(self._to_delete - self._creating):
-                ok = await self._delete(name) and ok
+                ok = await self._write(self._delete, name, self._to_delete) and ok
             pause = SETTLE if ok else backoff.doubled(pause, first=SETTLE, most=LONGEST_PAUSE)
+
+    async def _write(self, write: Callable[[K], Awaitable[bool]], about: K, again: set[K]) -> bool:
+        """An error concerns one object, which is written `again` later."""
+        try:
+            return await write(about)
+        except Exception as error:
+            again.add(about)
+            self._isolation.report(ErrorStep.RESERVATION, about, error)
+            return False
 
     async def _write_tenant_status(self, name: Name) -> bool:
         if name not in self._statuses:

@@ -16,6 +16,8 @@ from typing import Final
 from cluster.events import correlator
 from policies.text import listed
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.model.unit import Unit
@@ -41,7 +43,9 @@ class Relocation:
         freed: Callable[[Iterable[str]], None],
         regrouped: Callable[[GangKey], None],
         record: Callable[[correlator.EventReport], None],
+        isolation: Isolation,
     ) -> None:
+        self._isolation = isolation
         self._cache = cache
         self._snapshot = cache.snapshot
         self._reservations = reservations
@@ -62,7 +66,8 @@ class Relocation:
             self._statics = self._snapshot.table.statics
             memo = Memo()
             for key in self._reservations:
-                self._drop_lost(key, memo)
+                with self._isolation.step(ErrorStep.RESERVATION, key):
+                    self._drop_lost(key, memo)
         if self._reservations.incomplete or self._why or self._searched:
             self._complete()
 
@@ -94,9 +99,9 @@ class Relocation:
             freed, is_new = self._snapshot.freed, key in self._why or key not in self._searched
             if not (is_new or self._searched[key] != freed):
                 continue
-            if not self._search(key):
-                self._searched[key] = freed
-                if is_new:
+            self._searched[key] = freed
+            with self._isolation.step(ErrorStep.RESERVATION, key):
+                if not self._search(key) and is_new:
                     self._record_incomplete(key)
 
     def _search(self, key: GangKey) -> bool:

@@ -15,11 +15,14 @@ state, and the object's status keeps them. No pod is evicted for it, and no quot
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from cluster.events import correlator
 from policies.text import counted, listed
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation, Pauses
 from scheduler.model.plan import Placed
 from scheduler.model.resources import PODS
 from scheduler.model.unit import Unit, UnitKey
@@ -54,6 +57,7 @@ class TenantReservations:
         publish: Callable[[ReservationObject, Json], None],
         record: Callable[[correlator.EventReport], None],
         freed: Callable[[Iterable[str]], None],
+        isolation: Isolation,
     ) -> None:
         self._cache = cache
         self._snapshot = cache.snapshot
@@ -62,6 +66,8 @@ class TenantReservations:
         self._publish = publish
         self._record = record
         self._freed = freed
+        self._isolation = isolation
+        self._pauses = Pauses[Name]()
         self._reservations: dict[Name, TenantReservation] = {}
         self._moved = -1
         self._statics = -1
@@ -107,13 +113,20 @@ class TenantReservations:
 
     def next_at(self) -> float | None:
         """Seconds of the epoch, when `tick` next has something to do."""
-        now, reservations = self._epoch(), self._reservations.values()
+        now = self._epoch()
+        reservations = [
+            reservation
+            for name, reservation in self._reservations.items()
+            if not self._pauses.is_paused(name, now)
+        ]
         due = [
             at
             for reservation in reservations
             for at in (reservation.begins, reservation.ends)
             if at > now
         ]
+        if (paused := self._pauses.next_at(now)) is not None:
+            due.append(paused)
         due += [
             reservation.searched[0] + RETRY_SECONDS
             for reservation in reservations
@@ -129,14 +142,17 @@ class TenantReservations:
             return
         now, active = self._epoch(), []
         for name in sorted(self._reservations):
+            if self._pauses.is_paused(name, now):
+                continue
             reservation = self._reservations[name]
-            if reservation.begins <= now < reservation.ends:
-                active.append(reservation)
-                self.upcoming.drop(name)
-            elif now < reservation.begins:
-                self._wait(reservation, now)
-            else:
-                self._expire(reservation)
+            with self._isolated(reservation, now):
+                if reservation.begins <= now < reservation.ends:
+                    active.append(reservation)
+                    self.upcoming.drop(name)
+                elif now < reservation.begins:
+                    self._wait(reservation, now)
+                else:
+                    self._expire(reservation)
         if self._moved == self._snapshot.moved and not any(
             self._is_due(reservation, now) for reservation in active
         ):
@@ -145,10 +161,21 @@ class TenantReservations:
         memo = Memo() if self._statics != self._snapshot.table.statics else None
         self._statics = self._snapshot.table.statics
         for reservation in active:
-            if memo is not None:
-                self._drop_lost(reservation, memo)
-            self._reserve(reservation, used, now)
+            with self._isolated(reservation, now):
+                if memo is not None:
+                    self._drop_lost(reservation, memo)
+                self._reserve(reservation, used, now)
         self._moved = self._snapshot.moved
+
+    @contextmanager
+    def _isolated(self, reservation: TenantReservation, now: float) -> Iterator[None]:
+        """An error about one reservation pauses it, and the others go on."""
+        try:
+            yield
+        except Exception as error:
+            name = reservation.object.name
+            self._pauses.failed(name, now)
+            self._isolation.report(ErrorStep.RESERVATION, "/".join(name), error)
 
     # --- one reservation ---
 

@@ -8,8 +8,11 @@ import pytest
 
 from cluster import errors
 from cluster.informer import EventKind, WatchEvent
+from scheduler.model.gang import GangKey
 from scheduler.provisioning import objects
+from scheduler.queueing.entry import QueueState
 from tests.unit.scheduler.bench import NAME
+from tests.unit.scheduler.faults import Bug
 from tests.unit.scheduler.provisioning.fake_requests import Scene
 
 pytestmark = pytest.mark.timeout(30)
@@ -135,15 +138,15 @@ def test_retries_of_a_denied_request_back_off() -> None:
     assert play(run) == 6  # at once, and after 2, 4, 8, 16 and 32 seconds
 
 
-def test_a_bug_while_writing_a_request_ends_the_scheduler() -> None:
-    class Bug(Exception):
-        pass
-
-    async def run() -> None:
+def test_a_bug_while_writing_a_request_quarantines_its_gang_alone() -> None:
+    async def run() -> tuple[object, ...]:
         scene = Scene()
         scene.store.faults.append(Bug())
         scene.gang()
+        await scene.passes(4)
+        key = GangKey("ns", "g")
+        state = scene.bench.scheduler.queue.state(key)
         await scene.passes(20)
+        return state, scene.bench.scheduler.queue.state(key), len(scene.store.requests)
 
-    with pytest.raises(Bug):
-        play(run)
+    assert play(run) == (QueueState.QUARANTINED, QueueState.UNSCHEDULABLE, 1)

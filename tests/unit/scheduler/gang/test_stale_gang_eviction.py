@@ -172,3 +172,17 @@ def test_a_former_leader_deletes_nothing() -> None:
     api = FakeApiServer(member("a"))
     outcome, told = release(api, member("a"), may_write=False)
     assert (outcome.fates, api.deletes, told) == ((("uid-a", MemberFate.UNREACHED),), [], [])
+
+
+@pytest.mark.parametrize(
+    ("failures", "want"),
+    [
+        pytest.param(4, MemberFate.EVICTED, id="the fifth attempt succeeds"),
+        pytest.param(5, MemberFate.UNREACHED, id="there is no sixth attempt"),
+    ],
+)
+def test_an_eviction_is_attempted_five_times(failures: int, want: MemberFate) -> None:
+    api = FakeApiServer(member("a"))
+    api.delete_faults.extend([errors.Retry("503")] * failures)
+    outcome, _ = release(api, member("a"))
+    assert (outcome.fates, len(api.delete_faults)) == ((("uid-a", want),), 0)

@@ -392,3 +392,60 @@ def test_a_deletion_is_evaluated_with_the_deleted_object() -> None:
         operation="DELETE",
     )
     assert (found.allowed, found.injections, found.object) == (True, (), None)
+
+
+def an_exception(name: str, when: str = TRUE, **more: Any) -> Json:
+    return {"name": name, "reason": "migration", "when": when, **more}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(an_exception("first", until=EXPIRED), id="one that has expired"),
+        pytest.param(an_exception("first", validations=["other"]), id="one for another rule"),
+        pytest.param(an_exception("first", FALSE), id="one for other objects"),
+        pytest.param(an_exception("first", ERROR), id="one that cannot be evaluated"),
+    ],
+)
+def test_an_exception_that_does_not_apply_leaves_those_after_it(first: Json) -> None:
+    found = evaluated(
+        a_tenant_policy(
+            "t",
+            validations=[a_rule(FALSE), a_rule(TRUE, "other")],
+            exceptions=[first, an_exception("second")],
+        )
+    )
+    want = (ExemptedFailure("t", "rule", "second", "migration"),)
+    assert (found.allowed, found.excepted) == (True, want)
+
+
+@pytest.mark.parametrize(
+    ("first", "policy"),
+    [
+        pytest.param(TRUE, "Fail", id="a rule that passes"),
+        pytest.param(TRUE, "Ignore", id="a rule that passes, errors ignored"),
+        pytest.param(ERROR, "Ignore", id="a rule that cannot be evaluated and is skipped"),
+    ],
+)
+def test_rules_after_one_that_denies_nothing_are_checked(first: str, policy: str) -> None:
+    found = evaluated(
+        a_tenant_policy(
+            "t",
+            validations=[a_rule(first, "first"), a_rule(FALSE, "second", message="no")],
+            failurePolicy=policy,
+        )
+    )
+    assert found.denials == ("t/second: no",)
+
+
+def test_defaults_after_one_that_does_not_apply_are_set() -> None:
+    found = evaluated(
+        a_tenant_policy(
+            "t",
+            defaults=[
+                {"when": FALSE, "set": {"labels": {"a": "1"}}},
+                {"when": TRUE, "set": {"labels": {"b": "2"}}},
+            ],
+        )
+    )
+    assert [(one.path[-1], one.value) for one in found.injections] == [("b", "2")]

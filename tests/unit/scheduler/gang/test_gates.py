@@ -95,3 +95,26 @@ def test_a_patch_without_a_response_is_retried() -> None:
 def test_a_rejection_is_reported_and_not_retried() -> None:
     faults = [errors.Refused("no right", status=403)]
     assert lift(pod_json(schedulingGates=[OURS]), *faults) == ([], ["p: no right"])
+
+
+def test_the_worker_goes_on_after_it_had_nothing_to_do_or_was_not_the_leader() -> None:
+    async def run() -> list[list[str]]:
+        names = ("p", "q", "r")
+        api = FakeApiServer(*(pod_json(name, schedulingGates=[OURS]) for name in names))
+        leads = True
+        gates = GateRemover(
+            api, may_write=lambda: leads, on_rejection=lambda pod, why: None, sleep=asyncio.sleep
+        )
+        worker = asyncio.create_task(gates.run())
+        found = []
+        for name in names:
+            leads = name != "q"
+            gates.remove([a_pod(name, schedulingGates=[OURS])])
+            for _ in range(20):
+                await asyncio.sleep(0)
+            found.append(list(api.removed_gates))
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        return found
+
+    assert asyncio.run(run()) == [["p"], ["p"], ["p", "q", "r"]]

@@ -15,7 +15,7 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.dra.claim_types import FINALIZER, ResourceClaim
 from scheduler.plugins.dra.plugin import UNAVAILABLE
 from scheduler.plugins.dra.prebind import ClaimPreBind
-from tests.unit.scheduler.builders import a_node, placed
+from tests.unit.scheduler.builders import a_node, a_pod, placed
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
     a_pod_with_claims,
@@ -362,3 +362,13 @@ def test_freeing_an_allocation_that_excludes_other_nodes(
     scene = Scene(claim_json("one", status=status))
     assert run(freed(scene, a_pod_with_claims("p", "one"), why)) == want
     assert len(scene.store.patched) == (1 if want == ([], []) else 0)
+
+
+def test_freeing_for_a_gang_whose_first_member_has_no_claims() -> None:
+    async def story(scene: Scene) -> tuple[list[str], list[str]]:
+        scene.claiming.free([a_pod("leader"), a_pod_with_claims("p", "one")], NO_ASSIGNMENT)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return scene.store.shown()
+
+    assert run(story(Scene(claim_json("one", status=allocated("gpu-0"))))) == ([], [])

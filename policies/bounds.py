@@ -182,6 +182,25 @@ JSON: Final = Bound(
     ),
 )
 
+MOST_CPUS: Final = 4096
+CPU_LIST: Final = Bound(
+    "CPU list of a NUMA node",
+    longest=32 * 1024,
+    largest=MOST_CPUS,
+    limit=f"CPU {MOST_CPUS - 1}",
+    fields=("Node labels and annotations `numa.kubenexus.io/node-<i>-cpus`",),
+)
+
+MOST_TEMPLATES: Final = 256
+TEMPLATES: Final = Bound(
+    "pod templates of a workload",
+    longest=0,
+    largest=MOST_TEMPLATES,
+    limit=f"{MOST_TEMPLATES} templates",
+    fields=("workloads whose pods are checked",),
+)
+"""A number of parts, without a text: every template is evaluated with the whole object at hand."""
+
 ROWS: Final = (
     DURATION,
     GANG_SIZE,
@@ -193,6 +212,8 @@ ROWS: Final = (
     NATIVE_NAME,
     WORD,
     JSON,
+    CPU_LIST,
+    TEMPLATES,
 )
 
 _BY_KEY: Final[Mapping[Key, Bound]] = {key: row for row in ROWS for key in row.keys}

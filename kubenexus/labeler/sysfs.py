@@ -35,7 +35,7 @@ _NODE: Final = re.compile(r"node(\d+)")
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _MEMORY: Final = re.compile(r"MemTotal:\s+(\d+) kB")
 _PAGES: Final = re.compile(r"hugepages-(\d+)kB")
-_MODEL: Final = re.compile(r"^Model:\s*(\S.*?)\s*$", re.MULTILINE)
+_MODEL: Final = re.compile(r"^Model:\s*(\S.*)$", re.MULTILINE)
 
 
 class SysfsError(Exception):

@@ -36,7 +36,7 @@ def page() -> str:
 def _bounds() -> Iterator[tuple[str, str, str, str]]:
     for row in bounds.ROWS:
         beyond = "" if row.largest is None else "the bound" if row.saturates else "absent"
-        yield row.name, str(row.longest), row.limit, beyond
+        yield row.name, str(row.longest or ""), row.limit, beyond
 
 
 def _places() -> Iterator[tuple[str, str, str]]:

@@ -10,9 +10,10 @@ are reported at once; the models and the compiler decide what is a fault.
 
 import copy
 import difflib
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,6 +25,8 @@ from policies.documents.yaml_reader import Document, DocumentError, Step
 
 M = TypeVar("M", bound=BaseModel)
 
+_LONGEST_NAME: Final = 64  # characters of a field that are compared with known names
+_MOST_ERRORS: Final = 200  # of one document; each is compared with all others
 _SALVAGES: Final = 3  # leaving out one detail may bring up another
 
 
@@ -125,7 +128,7 @@ def read(model: type[M], value: object, origin: Origin) -> M | list[Fault]:
     except ValidationError as exc:
         rows = [
             _Row(_written(value, row["loc"]), row["type"], row["msg"], row["input"], row.get("ctx"))
-            for row in exc.errors(include_url=False)
+            for row in exc.errors(include_url=False)[:_MOST_ERRORS]
         ]
         faults = [origin.fault(row.path, _message(row, model)) for row in _relevant(rows)]
         return sorted(set(faults))
@@ -249,7 +252,7 @@ def _message(row: _Row, model: type[BaseModel]) -> str:
 
 def _unknown(row: _Row, model: type[BaseModel]) -> str:
     fields = sorted(_fields_at(model, row.path[:-1]))
-    near = difflib.get_close_matches(str(row.path[-1]), fields, n=1)
+    near = difflib.get_close_matches(str(row.path[-1])[:_LONGEST_NAME], fields, n=1)
     if near:
         return f"unknown field; the nearest known one is {near[0]!r}"
     return f"unknown field; known here: {', '.join(fields)}" if fields else "unknown field"
@@ -257,7 +260,7 @@ def _unknown(row: _Row, model: type[BaseModel]) -> str:
 
 def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
     """The field names that stand at `path`, looked up in the model's own schema."""
-    schema = model.model_json_schema(by_alias=True)
+    schema = _schema(model)
     definitions = schema.get("$defs", {})
 
     def unfold(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -273,6 +276,11 @@ def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
     return {name for part in parts for name in part.get("properties", {})}
 
 
+@cache
+def _schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
 def _items(part: Mapping[str, Any], step: Step) -> list[Mapping[str, Any]]:
     """The schemas that may stand one step below."""
     if isinstance(step, int):
@@ -285,5 +293,10 @@ def _items(part: Mapping[str, Any], step: Step) -> list[Mapping[str, Any]]:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_SHORT: Final = reprlib.Repr()  # of a value of any size and depth only the start is written
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 64
+_SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 8

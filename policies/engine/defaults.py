@@ -8,7 +8,7 @@ Defaults: the fields that policies write to an object, and the object with them.
 Unset means: absent, null or empty; for schedulerName also `default-scheduler`, which the API server
 writes before it calls a webhook; for a key with several spellings, none of them present. A request
 counts as set where its limit is, as the API server copies it. Limits below the request are left
-out, as the API server would reject the pod. No function changes its arguments.
+out, as the API server would reject the pod. A draft changes copies, never the given object.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from policies import quantity, vocabulary
 from policies.documents.yaml_reader import Step
-from policies.engine.result import Conflict, Injection, where
+from policies.engine.result import MOST_CONFLICTS, Conflict, Injection, where
 from policies.json_fields import Json, mapping
 from policies.vocabulary import Key
 
@@ -44,6 +44,8 @@ class Draft:
         self.injections: list[Injection] = []
         self.conflicts: list[Conflict] = []
         self._written: dict[Path, Injection] = {}
+        # id -> container that is a copy; the reference keeps its id from being reused
+        self._owned: dict[int, Any] = {}
 
     def value(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
         """Set one field of the pod at `base`; `write` carries value, policy and rule."""
@@ -101,7 +103,32 @@ class Draft:
     def _write(self, injection: Injection) -> None:
         self._written[injection.path] = injection
         self.injections.append(injection)
-        self.object = apply(self.object, [injection])
+        self.object = self._put(self.object, injection.path, injection.value)
+
+    def _put(self, value: Any, path: Path, new: Any) -> Any:
+        """The value with `new` at `path`, in containers that are copied once for all writes."""
+        if not path:
+            return new
+        step, rest = path[0], path[1:]
+        own = self._own(value, step)
+        if step == "-":
+            own.append(new)
+        elif isinstance(step, int):
+            own[step] = self._put(own[step], rest, new)
+        else:
+            own[step] = self._put(own.get(step), rest, new)
+        return own
+
+    def _own(self, value: Any, step: Step) -> Any:
+        """The list or map as a copy that later writes change."""
+        is_list = step == "-" or isinstance(step, int)
+        if id(value) in self._owned and isinstance(value, list) == is_list:
+            return value
+        own: Any = dict(mapping(value))
+        if is_list:
+            own = list(value) if isinstance(value, list) else []
+        self._owned[id(own)] = own
+        return own
 
     def _conflict(self, before: Injection, write: Injection) -> None:
         conflict = Conflict(
@@ -111,7 +138,7 @@ class Draft:
             write.value,
             f"{write.policy}/{write.rule}",
         )
-        if conflict not in self.conflicts:
+        if len(self.conflicts) < MOST_CONFLICTS and conflict not in self.conflicts:
             self.conflicts.append(conflict)
 
 
@@ -150,26 +177,6 @@ def at(value: Any, path: Iterable[Step]) -> Any:
         else:
             return None
     return value
-
-
-def apply(obj: Json, injections: Iterable[Injection]) -> Json:
-    """The object with the writes; parts that are not written are shared with the given one."""
-    for injection in injections:
-        obj = _put(obj, injection.path, injection.value)
-    return obj
-
-
-def _put(value: Any, path: Path, new: Any) -> Any:
-    if not path:
-        return new
-    step, rest = path[0], path[1:]
-    if step == "-":
-        return [*(value if isinstance(value, list) else ()), new]
-    if isinstance(step, int):
-        items = list(value)
-        items[step] = _put(items[step], rest, new)
-        return items
-    return {**mapping(value), step: _put(mapping(value).get(step), rest, new)}
 
 
 def steps(path: str) -> Path:

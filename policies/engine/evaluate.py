@@ -21,7 +21,7 @@ from policies.engine.request import AdmissionRequest, pod_from
 from policies.engine.result import BUILTIN, Evaluation, EvaluationBuilder, Failure, TenantIdentity
 from policies.json_fields import Json
 from policies.pods.intent import Intent
-from policies.pods.members import members_of, size_from
+from policies.pods.members import gang_sizes, members_of
 
 
 def evaluate(
@@ -101,11 +101,13 @@ def _evaluate_templates(
 
 def _intents(workload: Json | None) -> dict[str, Intent]:
     """Path of a template -> its intent as written; a gang without a size gets the owner's."""
+    members = members_of(workload) if workload is not None else []
+    sizes = gang_sizes(members)
     intents: dict[str, Intent] = {}
-    for member in members_of(workload) if workload is not None else ():
+    for member in members:
         gang = member.intent.gang
         if gang is not None and gang.min_available is None and not gang.size_in_pod_group:
-            gang = replace(gang, min_available=size_from(workload, gang.name))
+            gang = replace(gang, min_available=sizes[gang.name])
         intents[member.template.path] = replace(member.intent, gang=gang)
     return intents
 

@@ -14,6 +14,8 @@ from policies.documents.yaml_reader import Step
 from policies.json_fields import Json
 
 BUILTIN: Final = "kubenexus"  # the policy that the product's own rules belong to
+MOST_CONFLICTS: Final = 64
+"""Of one request that are reported: a default for each container may conflict on each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,12 @@ class EvaluationBuilder:
     outcomes: list[Outcome] = field(default_factory=list)
 
     def add_conflicts(self, conflicts: Iterable[Conflict]) -> None:
-        """Add each conflict once."""
-        self.conflicts += [row for row in conflicts if row not in self.conflicts]
+        """Add each conflict once, the first of them where there are many."""
+        for row in conflicts:
+            if len(self.conflicts) >= MOST_CONFLICTS:
+                return
+            if row not in self.conflicts:
+                self.conflicts.append(row)
 
     def build(self, obj: Json | None) -> Evaluation:
         return Evaluation(

@@ -24,13 +24,14 @@ facts are left out and listed in `problems`. The scheduler tracks what is in use
 `policies.checks.numa` compares a pod with the NUMA nodes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
 import orjson
 
-from policies import quantity, vocabulary
+from policies import bounds, quantity, vocabulary
 from policies.hosts import merge
 from policies.hosts.merge import MOST_GPUS, MOST_ZONES, HostFacts
 from policies.hosts.topology import Topology, count_cpus, is_number
@@ -102,10 +103,12 @@ def sources(labels: StringMap, annotations: StringMap, *, gpus: int) -> list[Hos
 def annotated(text: str | None) -> HostFacts:
     if text is None:
         return _NOTHING_IN_ANNOTATION
+    name = vocabulary.NUMA_TOPOLOGY_ANNOTATION
+    if not bounds.JSON.holds(text):
+        return HostFacts(ANNOTATION, problems=(f"{name}: {bounds.JSON.too_long(text)}",))
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        name = vocabulary.NUMA_TOPOLOGY_ANNOTATION
         return HostFacts(ANNOTATION, problems=(f"{name}: found {text[:40]!r}, want JSON",))
     document: Json = value if isinstance(value, dict) else {}
     problems: list[str] = []
@@ -142,10 +145,11 @@ def _annotated_zones(document: Json, problems: list[str]) -> Iterator[tuple[int,
 def _annotated_gpus(document: Json) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = [row for row in _rows(document, "gpus") if _is_id(row.get("index"))]
     # Indices count per vendor: the GPUs of the vendor with the most here are the host's GPUs.
-    makers = [str(row.get("vendor", "")) for row in rows]
-    most = min(set(makers), key=lambda maker: (-makers.count(maker), maker), default="")
-    for row in rows:
-        if str(row.get("vendor", "")) != most:
+    makers = [text if isinstance(text := row.get("vendor", ""), str) else "" for row in rows]
+    counts = Counter(makers)
+    most = min(counts, key=lambda maker: (-counts[maker], maker), default="")
+    for row, maker in zip(rows, makers, strict=True):
+        if maker != most:
             continue
         facts: dict[str, Any] = {
             name: value
@@ -160,7 +164,7 @@ def _annotated_gpus(document: Json) -> Iterator[tuple[int, dict[str, Any]]]:
         }
         if _is_id(row.get("numa")):
             facts[merge.ZONE] = row["numa"]
-        if (island := row.get("island")) not in (None, ""):
+        if isinstance(island := row.get("island"), (str, int)) and island != "":
             facts[merge.ISLAND] = str(island)
         if "vram" in row and (size := _size(row["vram"])) > 0:
             facts[merge.VRAM] = size
@@ -249,7 +253,8 @@ def _labelled_zones(facts: StringMap, problems: list[str]) -> Iterator[tuple[int
     count = facts.get(vocabulary.NUMA_NODE_COUNT_LABEL, "")
     if not is_number(count):
         return
-    for index in range(min(int(count), MOST_ZONES)):
+    zones = range(min(int(count), MOST_ZONES))
+    for index in zones:
         keys = _keys(index)
         cpus, memory = facts.get(keys["cpus"]), facts.get(keys["memory"])
         if cpus is None and memory is None:
@@ -264,7 +269,7 @@ def _labelled_zones(facts: StringMap, problems: list[str]) -> Iterator[tuple[int
             zone[merge.BANDWIDTH] = int(bandwidth)
         far = tuple(
             (other, int(text))
-            for other in range(int(count))
+            for other in zones
             if is_number(text := facts.get(_distance_key(index, other), ""))
         )
         if far:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-_MOST_CPUS: Final = 4096
+from policies import bounds
+
+_MOST_CPUS: Final = bounds.MOST_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,16 @@ class Topology:
     manager: TopologyManager | None = None
 
 
-@lru_cache(maxsize=4096)
 def count_cpus(text: str) -> int:
     """How many CPUs a list such as `0-15,32-47` or `0-15_32-47` names."""
-    cpus: set[int] = set()
+    if not bounds.CPU_LIST.holds(text):
+        raise ValueError(bounds.CPU_LIST.too_long(text))
+    return _count_cpus(text)
+
+
+@lru_cache(maxsize=4096)
+def _count_cpus(text: str) -> int:
+    ranges: list[tuple[int, int]] = []
     for part in text.replace("_", ",").split(","):
         first, dash, last = part.strip().partition("-")
         if not (is_number(first) and (not dash or is_number(last))):
@@ -77,8 +85,12 @@ def count_cpus(text: str) -> int:
         low, high = int(first), int(last or first)
         if high < low or high >= _MOST_CPUS:
             raise ValueError(f"found {text[:40]!r}, want rising ranges below {_MOST_CPUS}")
-        cpus.update(range(low, high + 1))
-    return len(cpus)
+        ranges.append((low, high))
+    count, end = 0, -1
+    for low, high in sorted(ranges):
+        count += max(0, high - max(low - 1, end))
+        end = max(end, high)
+    return count
 
 
 def is_number(text: str, *, digits: int = 4) -> bool:

@@ -36,12 +36,16 @@ def _read(template: PodTemplate) -> Intent:
 
 def size_from(owner: Json | None, name: str) -> int | None:
     """The members of gang `name` that the owner makes at one time, where that number is known."""
-    counts = [
-        member.template.count
-        for member in (members_of(owner) if owner is not None else ())
-        if member.intent.gang is not None and member.intent.gang.name == name
-    ]
-    return total_count(counts) if counts else None
+    return gang_sizes(members_of(owner)).get(name) if owner is not None else None
+
+
+def gang_sizes(members: Iterable[Member]) -> dict[str, int | None]:
+    """Gang -> its members that one object makes at one time; None: the number is not known."""
+    counts: dict[str, list[int | None]] = {}
+    for member in members:
+        if member.intent.gang is not None:
+            counts.setdefault(member.intent.gang.name, []).append(member.template.count)
+    return {name: total_count(each) for name, each in counts.items()}
 
 
 def _is_owned(obj: Json) -> bool:

@@ -20,6 +20,7 @@ from typing import Final
 
 from policies import quantity, vocabulary
 from policies.json_fields import Json, mapping
+from policies.text import shown
 
 Amounts = dict[str, int]
 
@@ -97,7 +98,7 @@ def _containers(spec: Json, field: str) -> Iterator[tuple[str, Json]]:
     for index, container in enumerate(raw):
         path = f"spec.{field}[{index}]"
         if not isinstance(container, _MAPS):
-            raise RequestError(path, f"found {container!r}, want a container")
+            raise RequestError(path, f"found {shown(container)}, want a container")
         yield path, container
 
 
@@ -112,10 +113,9 @@ def _peak(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
         requested = read(container, path)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requested)
-            _raise(peak, sidecars)
         else:
-            _add(requested, sidecars)
-            _raise(peak, requested)
+            # Of other resources the sidecars need no more now than all of them at the end.
+            _raise(peak, {name: n + sidecars.get(name, 0) for name, n in requested.items()})
     _add(total, sidecars)
     _raise(total, peak)
     return total
@@ -124,7 +124,7 @@ def _peak(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
 def _requested(container: Json, path: str, section: str) -> Amounts:
     resources = container.get("resources") or {}
     if not isinstance(resources, _MAPS):
-        raise RequestError(f"{path}.resources", f"found {resources!r}, want a map")
+        raise RequestError(f"{path}.resources", f"found {shown(resources)}, want a map")
     requested = _amounts(resources.get(section), f"{path}.resources.{section}")
     if section == "requests":
         # The API server copies limits to missing requests; a manifest not yet admitted has both.
@@ -226,7 +226,7 @@ def _running(row: Json) -> Amounts | None:
 def _level(resources: object, path: str, section: str) -> Amounts:
     """The pod-level requests."""
     if not isinstance(resources, _MAPS):
-        raise RequestError(path, f"found {resources!r}, want a map")
+        raise RequestError(path, f"found {shown(resources)}, want a map")
     amounts = _amounts(resources.get(section), f"{path}.{section}")
     return {name: count for name, count in amounts.items() if _has_level(name)}
 
@@ -239,7 +239,7 @@ def _amounts(raw: object, path: str) -> Amounts:
     if raw is None:
         return {}
     if not isinstance(raw, _MAPS):
-        raise RequestError(path, f"found {raw!r}, want a map of resource names to quantities")
+        raise RequestError(path, f"found {shown(raw)}, want a map of resource names to quantities")
     amounts: Amounts = {}
     for name, value in raw.items():
         read = _count if isinstance(value, str) else quantity.amount
@@ -248,7 +248,7 @@ def _amounts(raw: object, path: str) -> Amounts:
         except quantity.QuantityError as exc:
             raise RequestError(f"{path}.{name}", str(exc)) from exc
         if count < 0:
-            raise RequestError(f"{path}.{name}", f"found {value!r}, want zero or more")
+            raise RequestError(f"{path}.{name}", f"found {shown(value)}, want zero or more")
         amounts[str(name)] = count
     return amounts
 

@@ -11,8 +11,10 @@ An unknown kind has no templates; so has a known kind whose fields are missing.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
+from policies.bounds import MOST_TEMPLATES
 from policies.json_fields import Json, mapping
 
 
@@ -44,10 +46,14 @@ Finder = Callable[[Json], Iterator[PodTemplate]]
 
 
 def pods_of(obj: Json) -> list[PodTemplate]:
-    """The pods that an object is or will make; empty where its kind makes none that is known."""
+    """
+    The pods that an object is or will make; empty where its kind makes none that is known.
+
+    Of an object beyond the bound, one more than the bound allows: admission denies it.
+    """
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     find = KINDS.get((group, str(obj.get("kind") or "")))
-    return list(find(obj)) if find else []
+    return list(islice(find(obj), MOST_TEMPLATES + 1)) if find else []
 
 
 def _pod(obj: Json) -> Iterator[PodTemplate]:

@@ -10,18 +10,22 @@ The nodes as columns: one row per node, one column per resource or label key.
     rank                the node's position among all names, as the last key of an order
 
 Rows of removed nodes are reused. A column is created on first use; `put` and `drop` keep it up to
-date. `statics` counts the changes of labels, taints and the set of nodes: values derived from them
-are valid while it stays the same. Images change more often and have a counter of their own in
+date. A label key or a resource that no node has gets no column, and a column that no node needs any
+more is dropped, so that neither pods nor years of node changes make the table larger. `statics`
+counts the changes of labels, taints and the set of nodes: values derived from them are valid while
+it stays the same; codes change with it. Images change more often and have a counter of their own in
 `images`. Amounts change with every pod: `mark` and `since` give the rows that changed, so that
 derived values are recomputed for these rows only.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.columns.codes import CodedColumn
 from scheduler.columns.images import ImageIndex
 from scheduler.columns.saturation import SaturatingSums
 from scheduler.model.node import Node
@@ -33,9 +37,9 @@ Codes = NDArray[np.int32]
 
 _CHANGES_KEPT: Final = 4096  # changes of amounts; beyond it the older half is dropped
 ABSENT: Final = 0  # the code of "this node does not have the label"
+_SPARE_COLUMNS: Final = 16  # of resources, beyond twice those in use
 _DEFAULT_REQUESTS: Final = ("default request of cpu", "default request of memory")
 T = TypeVar("T", bound=np.generic)
-K = TypeVar("K", bound=Hashable)
 TaintSet = tuple[tuple[Taint, ...], bool]
 DefaultRequests = tuple[int, int]  # CPU in thousandths, memory in bytes
 
@@ -54,15 +58,9 @@ class NodeTable:
         self.gpu_host: Bools = np.zeros(self._size, dtype=np.bool_)
         self.has_topology: Bools = np.zeros(self._size, dtype=np.bool_)
         self.vram: Ints = np.zeros(self._size, dtype=np.int64)
-        self.taints: Codes = np.zeros(self._size, dtype=np.int32)
-        self.taint_sets: list[TaintSet] = [((), False)]  # code -> taints, cordoned
-        self._taint_codes: dict[TaintSet, int] = {((), False): 0}
-        self.soft_taints: Codes = np.zeros(self._size, dtype=np.int32)
-        self.soft_taint_sets: list[tuple[Taint, ...]] = [()]
-        self._soft_taint_codes: dict[tuple[Taint, ...], int] = {(): 0}
-        self.features: Codes = np.zeros(self._size, dtype=np.int32)
-        self.feature_sets: list[tuple[str, ...]] = [()]
-        self._feature_codes: dict[tuple[str, ...], int] = {(): 0}
+        self._taints: CodedColumn[TaintSet] = CodedColumn(((), False), self._size)
+        self._soft_taints: CodedColumn[tuple[Taint, ...]] = CodedColumn((), self._size)
+        self._features: CodedColumn[tuple[str, ...]] = CodedColumn((), self._size)
         self.images = ImageIndex()
         self.default_requests: tuple[Ints, Ints] = (
             np.zeros(self._size, dtype=np.int64),
@@ -73,8 +71,10 @@ class NodeTable:
         self._allocatable: dict[str, Ints] = {}
         self._free: dict[str, Ints] = {}
         self._sums = SaturatingSums()  # of `_free` and `default_requests`
-        self._labels: dict[str, Codes] = {}
-        self._label_codes: dict[str, dict[str, int]] = {}  # label key -> value -> code
+        self._columns_kept = _SPARE_COLUMNS  # of resources; beyond it unused ones are dropped
+        self._no_amounts, self._no_codes = _nothing(self._size)
+        self._labels: dict[str, CodedColumn[str | None]] = {}  # by key; None: ABSENT
+        self._label_keys: Counter[str] = Counter()  # label key -> nodes that have it
         self._rank: Codes = np.zeros(0, dtype=np.int32)
         self._ranked = False
 
@@ -91,6 +91,7 @@ class NodeTable:
             self.statics += 1
         self.nodes[node.name] = node
         amounts = dict(node.allocatable)
+        self._drop_unused_columns()
         for name in amounts:
             self._ensure(name)
         for name, column in self._allocatable.items():
@@ -101,22 +102,20 @@ class NodeTable:
         self.gpu_host[row] = node.gpus > 0
         self.has_topology[row] = _knows_zones(node)
         self.vram[row] = node.vram
-        self.taints[row] = _code(
-            (node.taints, node.unschedulable), self._taint_codes, self.taint_sets
-        )
-        self.soft_taints[row] = _code(
-            node.soft_taints, self._soft_taint_codes, self.soft_taint_sets
-        )
-        self.features[row] = _code(node.features, self._feature_codes, self.feature_sets)
+        self._taints.set(row, (node.taints, node.unschedulable))
+        self._soft_taints.set(row, node.soft_taints)
+        self._features.set(row, node.features)
         self.images.move(row, old.images if old else (), node.images)
-        labels = dict(node.labels)
-        for key, codes in self._labels.items():
-            codes[row] = self._label_code(key, labels.get(key))
+        self._put_labels(row, dict(old.labels) if old else {}, dict(node.labels))
         return row
 
     def drop(self, name: str) -> None:
-        row = self.rows.pop(name)
-        self.images.move(row, self.nodes.pop(name).images, ())
+        row, node = self.rows.pop(name), self.nodes.pop(name)
+        self.images.move(row, node.images, ())
+        self._taints.reset(row)
+        self._soft_taints.reset(row)
+        self._features.reset(row)
+        self._put_labels(row, dict(node.labels), {})
         self.names[row] = ""
         self.alive[row] = False
         for column in (*self._allocatable.values(), *self._free.values(), *self.default_requests):
@@ -131,6 +130,9 @@ class NodeTable:
         for name, count in amounts:
             free = self._free.get(name)
             if free is None:
+                if not count:
+                    continue
+                self._drop_unused_columns()
                 self._ensure(name)
                 free = self._free[name]
             self._sums.add(free, name, row, -sign * count)
@@ -155,33 +157,60 @@ class NodeTable:
 
     def free(self, resource: str) -> Ints:
         """Free amounts of every row, read only; below zero where a node is overcommitted."""
-        self._ensure(resource)
-        return self._free[resource]
+        return self._free.get(resource, self._no_amounts)
 
     def free_at(self, row: int, resource: str) -> int:
         return int(self.free(resource)[row])
 
     def allocatable(self, resource: str) -> Ints:
-        self._ensure(resource)
-        return self._allocatable[resource]
+        """Of every row, read only."""
+        return self._allocatable.get(resource, self._no_amounts)
 
     def resources(self) -> Iterable[str]:
-        """Names of all resources that a node had or a pod requested."""
+        """Names of all resources that a node has; some that a node had."""
         return self._allocatable.keys()
 
     def total(self, resource: str) -> int:
         """Over all nodes; exact up to 2^53, and never beyond its range as a sum of int64."""
         return int(self.allocatable(resource).sum(dtype=np.float64))
 
+    @property
+    def taints(self) -> Codes:
+        return self._taints.codes
+
+    @property
+    def taint_sets(self) -> Sequence[TaintSet]:
+        """By code: the taints, and whether the node is cordoned."""
+        return self._taints.values
+
+    @property
+    def soft_taints(self) -> Codes:
+        return self._soft_taints.codes
+
+    @property
+    def soft_taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        return self._soft_taints.values
+
+    @property
+    def features(self) -> Codes:
+        return self._features.codes
+
+    @property
+    def feature_sets(self) -> Sequence[tuple[str, ...]]:
+        return self._features.values
+
     def codes(self, key: str) -> Codes:
         """The code of the label's value on every row, `ABSENT` where the node lacks the label."""
-        codes = self._labels.get(key)
-        return self._label_column(key) if codes is None else codes
+        if key not in self._label_keys:
+            return self._no_codes
+        return (self._labels.get(key) or self._label_column(key)).codes
 
     def values(self, key: str) -> Mapping[str, int]:
-        """The codes of all values that the label has or had on any node, from 1 on."""
-        self.codes(key)
-        return self._label_codes[key]
+        """The codes of the values that the label has on any node, from 1 on; some that it had."""
+        if key not in self._label_keys:
+            return {}
+        column = self._labels.get(key) or self._label_column(key)
+        return cast("Mapping[str, int]", column.numbers)
 
     def labelled(self, key: str, value: str) -> Bools:
         """The rows whose node has the label with this value."""
@@ -228,16 +257,18 @@ class NodeTable:
         self._size += extra
         self.alive, self.gpu_host = _longer(self.alive, extra), _longer(self.gpu_host, extra)
         self.has_topology = _longer(self.has_topology, extra)
-        self.vram, self.taints = _longer(self.vram, extra), _longer(self.taints, extra)
-        self.soft_taints = _longer(self.soft_taints, extra)
-        self.features = _longer(self.features, extra)
+        self.vram = _longer(self.vram, extra)
         cpu, memory = self.default_requests
         self.default_requests = _longer(cpu, extra), _longer(memory, extra)
         for table in (self._allocatable, self._free):
             for name in table:
                 table[name] = _longer(table[name], extra)
-        for key in self._labels:
-            self._labels[key] = _longer(self._labels[key], extra)
+        self._no_amounts, self._no_codes = _nothing(self._size)
+        self._taints.grow(extra)
+        self._soft_taints.grow(extra)
+        self._features.grow(extra)
+        for column in self._labels.values():
+            column.grow(extra)
 
     def _touch(self, row: int) -> None:
         self._changed_rows.append(row)
@@ -250,18 +281,32 @@ class NodeTable:
             self._allocatable[resource] = np.zeros(self._size, dtype=np.int64)
             self._free[resource] = np.zeros(self._size, dtype=np.int64)
 
-    def _label_code(self, key: str, value: str | None) -> int:
-        if value is None:
-            return ABSENT
-        codes = self._label_codes[key]
-        return codes.setdefault(value, len(codes) + 1)
+    def _drop_unused_columns(self) -> None:
+        """Of resources that no node has and no pod on a node uses. The cost is shared by the
+        columns that were created since the last time."""
+        if len(self._allocatable) <= self._columns_kept:
+            return
+        for name in list(self._allocatable):
+            if not (self._allocatable[name].any() or self._free[name].any()):
+                del self._allocatable[name], self._free[name]
+        self._columns_kept = 2 * len(self._allocatable) + _SPARE_COLUMNS
 
-    def _label_column(self, key: str) -> Codes:
-        self._label_codes[key] = {}
-        column = np.zeros(self._size, dtype=np.int32)
+    def _put_labels(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        if old == new:
+            return
+        self._label_keys.update(new.keys() - old.keys())
+        for key in old.keys() - new.keys():
+            self._label_keys[key] -= 1
+            if not self._label_keys[key]:
+                del self._label_keys[key]
+                self._labels.pop(key, None)
+        for key, column in self._labels.items():
+            column.set(row, new.get(key))
+
+    def _label_column(self, key: str) -> CodedColumn[str | None]:
+        column = self._labels[key] = CodedColumn[str | None](None, self._size)
         for name, node in self.nodes.items():
-            column[self.rows[name]] = self._label_code(key, dict(node.labels).get(key))
-        self._labels[key] = column
+            column.set(self.rows[name], dict(node.labels).get(key))
         return column
 
 
@@ -282,12 +327,11 @@ def _knows_zones(node: Node) -> bool:
     return node.topology is not None and bool(node.topology.zones)
 
 
-def _code(value: K, codes: dict[K, int], values: list[K]) -> int:
-    """The code of the value; a new value gets the next code."""
-    code = codes.setdefault(value, len(values))
-    if code == len(values):
-        values.append(value)
-    return code
+def _nothing(size: int) -> tuple[Ints, Codes]:
+    """The columns of what no node has."""
+    amounts, codes = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int32)
+    amounts.flags.writeable = codes.flags.writeable = False
+    return amounts, codes
 
 
 def _longer(array: NDArray[T], extra: int) -> NDArray[T]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from policies import quantity, vocabulary
+from policies import bounds, quantity, vocabulary
 from policies.checks import gang as gang_checks
 from policies.checks import numa, pod_group, policy_object, quota, reservation
 from policies.engine import classify, kueue
@@ -205,6 +205,9 @@ def validate(
         failures = tuple(_failures(guard_problems))
         return Decision(allowed=not failures, failures=failures)
     members = members_of(review.object or {})
+    if len(members) > bounds.MOST_TEMPLATES:  # before policies evaluate each of them
+        failures = tuple(_failures((*guard_problems, _too_many_templates(members))))
+        return Decision(allowed=False, failures=failures)
     pod_intent = members[0].intent if review.kind == "Pod" and members else None
     queue = _queue_tier(review, facts, policies.tables)
     admission = _admission(review, facts, review.object, pod_intent, queue.tier)
@@ -235,6 +238,15 @@ def validate(
         audit=evaluation.audit,
         notes=(*notes, *(failure for failure in evaluation.failures if not failure.denies)),
         excepted=evaluation.excepted,
+    )
+
+
+def _too_many_templates(members: Sequence[Member]) -> Problem:
+    return Problem(
+        "bounds",
+        members[-1].template.path,
+        f"found more than {bounds.MOST_TEMPLATES} pod templates",
+        "use fewer templates with more replicas, or several workloads",
     )
 
 
@@ -282,7 +294,8 @@ def _checked(
             *quota.check(old, tenant, tables),
             *_pod_group_problems(review, review.old_object, largest),
         )
-        problems = tuple(row for row in problems if row not in before)
+        known = frozenset(before)
+        problems = tuple(row for row in problems if row not in known)
     return replace(checked, problems=problems)
 
 

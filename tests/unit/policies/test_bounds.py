@@ -31,6 +31,8 @@ def test_the_bounds_are_those_that_users_are_told() -> None:
         "name of a PodGroup object": (253, None),
         "word of a fixed list": (128, None),
         "JSON that the webhook, the scheduler or the labeler writes": (65536, None),
+        "CPU list of a NUMA node": (32768, 4096),
+        "pod templates of a workload": (0, 256),
     }
     assert bounds.DEFAULT_GANG_SIZE == 10_000
 

@@ -113,3 +113,23 @@ def test_faults(spec: dict[str, Any], messages: list[str]) -> None:
 def test_the_scheduler_may_write_its_own() -> None:
     found = ResourceReservation.model_validate({"spec": {"podGroup": GROUP, "until": UNTIL}})
     assert found.spec.pod_group is not None
+
+
+def test_of_many_faults_the_first_ones_are_reported() -> None:
+    spec = {**TENANT, "nodes": [7] * 10_000, **{f"field{n}": 1 for n in range(5_000)}}
+    obj = {"kind": "ResourceReservation", "metadata": {"name": "r"}, "spec": spec}
+    found = policy_object.reservation_faults(obj, now=NOW)
+    assert 100 <= len(found) <= 200
+
+
+def test_a_fault_shows_a_value_of_any_depth() -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+    obj = {
+        "kind": "ResourceReservation",
+        "metadata": {"name": "r"},
+        "spec": {**TENANT, "count": deep},
+    }
+    (found,) = policy_object.reservation_faults(obj, now=NOW)
+    assert found.message == "found [[[[[[[...]]]]]]], want a whole number"

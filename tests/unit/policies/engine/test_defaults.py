@@ -3,7 +3,9 @@ from typing import Any
 import pytest
 
 from policies.engine import defaults
+from policies.engine.defaults import Draft
 from policies.engine.policy_tests import written
+from policies.engine.result import MOST_CONFLICTS, Injection
 from tests.builders import a_pod
 from tests.policy_builders import a_platform_policy, a_tenant_policy, evaluated
 
@@ -335,3 +337,25 @@ def test_the_numa_default_is_written_to_every_template() -> None:
         ".metadata.annotations['numa.scheduling.kubenexus.io/policy']": "restricted"
         for index in (0, 1)
     }
+
+
+def test_many_containers_are_copied_once() -> None:
+    pod = a_pod(containers=[{"name": f"c{index}"} for index in range(3)])
+    draft = Draft(pod)
+    seen = []
+    for index in range(3):
+        path = ("spec", "containers", index, "resources", "requests", "cpu")
+        draft._set((), path, Injection((), "1", "p", "r"))
+        seen.append(draft.object["spec"]["containers"])
+    assert seen[0] is seen[1] is seen[2]
+    assert [row["resources"] for row in seen[0]] == [{"requests": {"cpu": "1"}}] * 3
+    assert pod["spec"]["containers"] == [{"name": f"c{index}"} for index in range(3)]
+
+
+def test_of_many_conflicts_the_first_ones_are_reported() -> None:
+    draft = Draft({})
+    for policy, value in (("a", "1"), ("b", "2")):
+        for index in range(2 * MOST_CONFLICTS):
+            write = Injection((), value, policy, "r")
+            draft.value((), ("metadata", "labels", f"k{index}"), write)
+    assert len(draft.conflicts) == MOST_CONFLICTS

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
+from policies.pods import intent
 from tests.builders import a_job, a_pod, in_gang
 from tests.policy_builders import a_tenant_policy, evaluated
 
@@ -101,3 +102,21 @@ def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
         (),
         ["t/numa-allowed"],
     )
+
+
+def test_a_workload_of_many_templates_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [
+        {"name": f"t{n}", "replicas": 1, "template": a_pod(labels=in_gang("g", None))}
+        for n in range(100)
+    ]
+    job = {"apiVersion": "batch.volcano.sh/v1", "kind": "Job", "spec": {"tasks": tasks}}
+    reads: list[object] = []
+
+    def counted(pod: Json, **more: Any) -> intent.Intent:
+        reads.append(pod)
+        return read(pod, **more)
+
+    read = intent.read
+    monkeypatch.setattr(intent, "read", counted)
+    evaluated(a_tenant_policy(gang={"maxSize": 64}), obj=job)
+    assert 100 <= len(reads) <= 500

@@ -4,6 +4,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies import vocabulary
 from policies.hosts import node_object, topology
@@ -232,3 +234,50 @@ def test_vram(labels: dict[str, str], gpus: tuple[Gpu, ...], want: int) -> None:
 def test_an_invalid_cpu_list_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="found"):
         topology.count_cpus(text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=8))
+def test_cpus_that_ranges_share_count_once(rows: list[tuple[int, int]]) -> None:
+    text = ",".join(f"{low}-{low + more}" for low, more in rows)
+    cpus = {cpu for low, more in rows for cpu in range(low, low + more + 1)}
+    assert topology.count_cpus(text) == len(cpus)
+
+
+def test_a_cpu_list_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(ValueError, match="of 69999 characters, want at most 32768 characters"):
+        topology.count_cpus(",".join(["0-4095"] * 10_000))
+
+
+def test_an_annotation_that_is_too_long_is_not_read() -> None:
+    text = orjson.dumps({"nodes": [{"id": 0, "cpus": "0-3", "more": "x" * 2**16}]}).decode()
+    facts = node_object.annotated(text)
+    assert not facts
+    assert facts.problems == (
+        f"{vocabulary.NUMA_TOPOLOGY_ANNOTATION}: found {text[:40]!r}... of {len(text)} characters,"
+        " want at most 65536 characters",
+    )
+
+
+class Counted(dict[str, str]):
+    """A map that counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(key, default)
+
+
+def test_a_node_count_of_any_size_costs_what_the_largest_host_costs() -> None:
+    labels = Counted({COUNT: "9999"} | {LABEL(n, "cpus"): "0" for n in range(64)})
+    node_object.plain_labels(labels, {}, gpus=0)
+    assert labels.asked < 10_000
+
+
+def test_a_value_of_any_depth_in_the_annotation_counts_as_absent() -> None:
+    deep: Any = []
+    for _ in range(200):
+        deep = [deep]
+    row = {"index": 0, "vendor": deep, "island": deep, "vram": deep, "numa": deep, "model": deep}
+    facts = node_object.annotated(orjson.dumps({"gpus": [row], "nodes": [deep]}).decode())
+    assert facts.gpus == {0: {}}

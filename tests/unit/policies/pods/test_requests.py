@@ -1,6 +1,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.pods import requests
 from policies.pods.requests import RequestError
@@ -233,3 +235,40 @@ def test_a_field_that_cannot_be_read_is_named(spec: Json, path: str) -> None:
 
 def test_gpus_of_all_makers_count() -> None:
     assert requests.gpus({"cpu": 1000, GPU: 2, "amd.com/gpu": 1}) == 3
+
+
+def by_hand(inits: list[tuple[bool, dict[str, int]]], main: dict[str, int]) -> dict[str, int]:
+    """Kubernetes' rule, resource by resource: the most that runs at one time."""
+    names = {name for _, amounts in inits for name in amounts} | main.keys()
+    total: dict[str, int] = {}
+    for name in names:
+        sidecars, peak = 0, 0
+        for restarts, amounts in inits:
+            sidecars += amounts.get(name, 0) if restarts else 0
+            peak = max(peak, sidecars + (0 if restarts else amounts.get(name, 0)))
+        total[name] = max(peak, sidecars + main.get(name, 0))
+    return total
+
+
+amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "a.b/c"]), st.integers(1, 9))
+
+
+@given(st.lists(st.tuples(st.booleans(), amounts), max_size=6), amounts)
+def test_init_containers_and_sidecars_in_any_order(
+    inits: list[tuple[bool, dict[str, int]]], main: dict[str, int]
+) -> None:
+    def one(requested: dict[str, int], **more: str) -> Json:
+        told = {name: f"{n}m" if name == "cpu" else str(n) for name, n in requested.items()}
+        return {"name": "c", "resources": {"requests": told}, **more}
+
+    spec = {
+        "initContainers": [one(a, restartPolicy="Always") if r else one(a) for r, a in inits],
+        "containers": [one(main)],
+    }
+    assert requests.effective({"spec": spec}) == by_hand(inits, main)
+
+
+def test_what_cannot_be_read_is_shown_in_few_words() -> None:
+    spec = {"containers": [{"name": "c", "resources": {"requests": ["x" * 10**6]}}]}
+    with pytest.raises(RequestError, match="found a list, want a map of resource names"):
+        requests.effective({"spec": spec})

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from policies import bounds
 from policies.pods import workloads
 
 Json = dict[str, Any]
@@ -311,3 +312,20 @@ def test_a_scale_sets_the_count_of_the_pods(group: str, kind: str) -> None:
 def test_what_has_no_scale_stays_as_it_is() -> None:
     job = an_object("batch/v1", "Job", {"template": T})
     assert (workloads.scaled(job, 7), workloads.scaled_kind("batch", "jobs")) == (job, None)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(
+            an_object("batch.volcano.sh/v1", "Job", {"tasks": [{"template": T}] * 10_000}),
+            id="a list of tasks",
+        ),
+        pytest.param(
+            a_train_job(podTemplateOverrides=[an_override(*map(str, range(10_000)))]),
+            id="one patch of many jobs",
+        ),
+    ],
+)
+def test_of_too_many_templates_only_the_first_ones_are_made(obj: Json) -> None:
+    assert len(workloads.pods_of(obj)) == bounds.MOST_TEMPLATES + 1

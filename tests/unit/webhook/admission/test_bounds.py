@@ -130,6 +130,26 @@ def test_the_largest_gang(obj: Json, policies: PolicySet, want: list[int]) -> No
     assert all(str(number) in line for number, line in zip(want, got, strict=True)), got
 
 
+def a_volcano_job(templates: int) -> Json:
+    task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "x"},
+        "spec": {"tasks": [{**task, "name": f"t{n}"} for n in range(templates)]},
+    }
+
+
+def test_a_workload_of_too_many_templates_is_denied_before_policies_run() -> None:
+    assert verdict(a_review(a_volcano_job(256))) == []
+    got = decide.validate(a_review(a_volcano_job(257)), Facts(HOME), PLAIN, now=NOW)
+    assert [failure.line() for failure in got.failures] == [
+        "kubenexus/bounds: found more than 256 pod templates (spec.tasks[256].template): use fewer"
+        " templates with more replicas, or several workloads"
+    ]
+    assert got.audit == {}
+
+
 def test_a_pod_whose_owner_makes_too_many_is_denied() -> None:
     pod = a_pod("p", labels=in_gang("train", None))
     owner = a_gang(None, parallelism=20_000)

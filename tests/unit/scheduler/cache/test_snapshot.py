@@ -23,6 +23,11 @@ def _trial(snapshot: Snapshot) -> None:
         snapshot.suppose(POD, "n")
 
 
+def _nominate_and_withdraw(snapshot: Snapshot) -> None:
+    snapshot.nominate(NOMINEE)
+    snapshot.nominate(replace(NOMINEE, nominated=""))
+
+
 CHANGES: dict[str, Change] = {
     "put_node": lambda snapshot: snapshot.put_node(replace(NODE, labels=(("a", "b"),))),
     "put_node, as before": lambda snapshot: snapshot.put_node(NODE),
@@ -32,10 +37,7 @@ CHANGES: dict[str, Change] = {
     "cluster_event": lambda snapshot: snapshot.cluster_event(),
     "adopt": lambda snapshot: snapshot.adopt(PlacementTables()),
     "nominate": lambda snapshot: snapshot.nominate(NOMINEE),
-    "nominate, no longer": lambda snapshot: (
-        snapshot.nominate(NOMINEE),
-        snapshot.nominate(replace(NOMINEE, nominated="")),
-    ),
+    "nominate, no longer": _nominate_and_withdraw,
     "trial": _trial,
 }
 

@@ -223,3 +223,19 @@ def test_no_preference_breaks_a_free_gpu_island(
     plan = planner.plan(units([of("gold", gpus)])[0], snapshot)
     assert isinstance(plan, Placed)
     assert {one.node for one in plan.placements} == want
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("none", id="a label that reserves nothing"),
+        pytest.param("bronze", id="reserved for the lowest tier"),
+        pytest.param("nowhere", id="reserved for a tier that no policy names"),
+    ],
+)
+def test_every_value_of_the_reserved_label_counts(first: str) -> None:
+    """Only node b has enough GPUs, and it is reserved for another tier."""
+    nodes = [host("a", gpus=1, reserved=first), host("b", gpus=4, reserved="gold")]
+    found = outcome([of("silver", 4)], nodes)
+    assert isinstance(found, str)
+    assert "1 node(s) reserved for tier gold" in found

@@ -261,3 +261,11 @@ def test_equal_names_in_two_namespaces_are_two_pvcs() -> None:
     there["metadata"]["namespace"] = "elsewhere"
     assert Pod.read(here).spec != Pod.read(there).spec
     assert Pod.read(there).spec.volumes.pvc_keys() == (("elsewhere", "data"),)
+
+
+@pytest.mark.parametrize("deleted", ["0", "zz"])
+def test_the_csi_node_of_a_deleted_node_hides_no_other(deleted: str) -> None:
+    """The object of a deleted node may stay for a while, before or after others."""
+    snapshot = a_snapshot(a_claim("c1", volume="p1"), a_csi_volume("p1"))
+    put(snapshot, a_csi_node(deleted, csi=9), a_csi_node("a", csi=0), a_csi_node("b", csi=1))
+    assert filter_result(snapshot, volumes=mounting("c1")) == ({"b"}, {FULL: 1})

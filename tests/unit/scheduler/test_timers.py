@@ -164,6 +164,19 @@ async def start_estimated_again(bench: Bench) -> None:
 
 
 @story(
+    200.0,
+    [(101.0, "StartEstimated q")],
+    id="a unit whose start cannot be estimated keeps no other waiting",
+)
+async def start_of_the_second_unit(bench: Bench) -> None:
+    bench.scheduler.adopt(backfill())
+    bench.node("n", gpus=2)
+    running_pod(bench, "r", "n", "300s")
+    pending_pod(bench, "p", "1h", gpus=4, priority=5, preemptionPolicy="Never")
+    pending_pod(bench, "q", "1h", gpus=2)
+
+
+@story(
     900.0,
     [
         (400.0, "attempt"),

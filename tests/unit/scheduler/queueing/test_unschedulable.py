@@ -195,3 +195,27 @@ def test_a_backlog_of_thousands_does_not_slow_pods_that_fit(
     assert (first, bound) == (5000, 30)
     # One plan for each small pod; one hint for each deletion, and no unit is helped by it.
     assert after == {"plans": 30, "hints": 30}
+
+
+def test_a_deleted_unit_at_the_head_of_its_class_hides_none_behind_it() -> None:
+    backlog = Backlog(each=3, classes=1)
+    for pod in backlog.pods[:2]:
+        backlog.queue.remove(pod.uid, backlog.now)
+    backlog.now += 60.0
+    backlog.move_to_active(QueueingHint.FITS)
+    assert [unit.key.name for unit in backlog.popped()] == ["c0-0002"]
+
+
+def test_a_class_whose_probe_waits_for_its_turn_keeps_no_other_class_waiting() -> None:
+    backlog = Backlog(each=2, classes=3)
+    backlog.now += 60.0
+    only_first = lambda pod: (  # noqa: E731 (a hint for one class alone)
+        QueueingHint.PERHAPS if pod.key.name.startswith("c0") else QueueingHint.NONE
+    )
+    moved = [
+        backlog.queue.move_to_active(backlog.now, only_first),
+        backlog.move_to_active(QueueingHint.PERHAPS),
+        backlog.move_to_active(QueueingHint.PERHAPS),
+    ]
+    names = [unit.key.name for unit in backlog.popped()]
+    assert (moved, names) == ([1, 2, 0], ["c0-0000", "c1-0000", "c2-0000"])

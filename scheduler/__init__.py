@@ -29,6 +29,7 @@ The scheduler: pending pods in, plans for complete gangs, bindings out. Upper la
     feed          a resource to watch, with its store
     model         pods, nodes, gangs, units and plans as values
     errors        the error tree
+    bounded       dicts that keep the latest values
 
 `docs/architecture.md` shows the layers and the path of a pod.
 """

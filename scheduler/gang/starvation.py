@@ -14,8 +14,10 @@ number of nodes, up to a limit.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
+from scheduler import bounded
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.node import Node
 from scheduler.model.plan import Placed
@@ -27,6 +29,7 @@ from scheduler.plan import colocation, planner
 from scheduler.plan.colocation import BoundMembers
 
 MAX_NODES: Final = 1024  # that the search for a hold considers
+MAX_PAUSES: Final = 65_536  # gangs that are remembered until their next hold
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -61,9 +64,9 @@ class StarvationProtection:
 
     def begin(self, unit: Unit, nodes: frozenset[str], now: float) -> None:
         """Without nodes the gang fits nowhere, and the search pauses as long as after a hold."""
-        if len(self._not_before) >= 1024:
-            self._not_before.clear()
-        self._not_before[unit.key] = now + 2 * self._seconds
+        for key in [key for key, at in islice(self._not_before.items(), 2) if at <= now]:
+            del self._not_before[key]  # the oldest are over first: all pauses are equally long
+        bounded.remember(self._not_before, unit.key, now + 2 * self._seconds, MAX_PAUSES)
         if nodes:
             self.hold = NodeHold(unit.key, nodes, unit.priority, now + self._seconds)
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler import bounded
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import Assignment
 from scheduler.model.pod import Pod, SchedulingSpec
@@ -88,8 +89,6 @@ class NodeResources(Plugin):
         mark, scores = self._scores.get(key, (-1, _NONE))
         changed = table.since(mark) if len(scores) == len(table.alive) else None
         if changed is None:
-            if len(self._scores) >= _MOST_REQUESTS:
-                self._scores.clear()
             scores = _scores(table, slice(None), spec)
         elif len(changed) > _FEW:
             index = np.fromiter(changed, dtype=np.int64, count=len(changed))
@@ -97,7 +96,7 @@ class NodeResources(Plugin):
         else:
             for row in changed:
                 scores[row] = _score(table, row, spec)
-        self._scores[key] = (table.mark(), scores)
+        bounded.remember(self._scores, key, (table.mark(), scores), _MOST_REQUESTS)
         return scores
 
 

@@ -158,6 +158,8 @@ class KueueQueues:
             self._local_counts[namespace] += 1
         elif event.kind is EventKind.DELETED:
             self._local_counts[namespace] -= 1
+            if not self._local_counts[namespace]:
+                del self._local_counts[namespace]
 
     def may_hold(self, namespace: str) -> bool:
         """Whether workloads of the namespace may name a queue."""

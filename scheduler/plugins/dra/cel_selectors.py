@@ -12,7 +12,7 @@ The engine has no maps with defaults. So after a missing key the expression is e
 with an empty map for every domain that it indexes. `in` gives the right result in the first run;
 only an expression that needs both at once could differ.
 
-Results are cached for each device until the device changes.
+Results are cached for each device until the device changes; the programs used last are kept.
 """
 
 import re
@@ -23,11 +23,13 @@ from typing import Any, Final
 from policies.cel import engines, protocol
 from policies.cel.functions import quantity, semver
 from policies.cel.functions.overload import Function, FunctionError
+from scheduler import bounded
 from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId
 
 ENVIRONMENT: Final = protocol.Environment.of(["device"])
 _INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")
-_CACHE_SIZE: Final = 200_000  # results
+MAX_PROGRAMS: Final = 1024  # compiled selectors: users write as many claims as they like
+MAX_RESULTS: Final = 200_000
 
 MatchResult = bool | str
 """Whether the device is selected; a text is an error."""
@@ -72,9 +74,8 @@ class DeviceSelectors:
     def _match(self, source: str, device: Device) -> MatchResult:
         known = self._results.get((source, device.id))
         if known is None or known[0] is not device:
-            if len(self._results) >= _CACHE_SIZE:
-                self._results.clear()
-            known = self._results[source, device.id] = (device, self._evaluate(source, device))
+            result = (device, self._evaluate(source, device))
+            known = bounded.remember(self._results, (source, device.id), result, MAX_RESULTS)
         return known[1]
 
     def _evaluate(self, source: str, device: Device) -> MatchResult:
@@ -92,9 +93,9 @@ class DeviceSelectors:
             return f" on device {device.id}: CEL runtime error: {error}"
 
     def _compiled(self, source: str) -> _Compiled:
-        known = self._programs.get(source)
+        known = bounded.used(self._programs, source)
         if known is None:
-            known = self._programs[source] = self._compile(source)
+            known = bounded.remember(self._programs, source, self._compile(source), MAX_PROGRAMS)
         return known
 
     def _compile(self, source: str) -> _Compiled:

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler import bounded
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.feed import Feed
@@ -353,9 +354,7 @@ class DynamicResources(Plugin):
         key = (self._specs(unallocated), zones)
         answers = self._cache.get(key)
         if answers is None:
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            answers = self._cache[key] = {}
+            answers = bounded.remember(self._cache, key, {}, _CACHE_SIZE)
         if row >= len(self._row_versions):
             self._bump(())
         versions = (int(self._row_versions[row]), self._global_version)

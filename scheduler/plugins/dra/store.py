@@ -14,6 +14,7 @@ does.
 One writer, the event loop. No I/O: `informers` lists the watched resources.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ class DeviceStore:
         ] = {}  # node name -> pools with slices of it alone
         self.shared: set[PoolId] = set()  # pools with slices for more than one node
         self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
-        self._specs: dict[ClaimSpec, int] = {}
+        self._specs: dict[ClaimSpec, tuple[int, int]] = {}  # -> its number, claims that have it
+        self._numbers = itertools.count()
         # claim -> a number that equal specs share, quick to compare and to hash
         self.spec_numbers: dict[ClaimKey, int] = {}
         self.on_claim: list[Callable[[ClaimKey], None]] = []
@@ -81,6 +83,7 @@ class DeviceStore:
             return False
         if old is None or old.spec != claim.spec:
             self.spec_numbers[claim.key] = self._number(claim.spec)
+            self._release_number(old)
         self._index_devices(claim.key, old, claim)
         return self._claim_changed(claim.key)
 
@@ -89,11 +92,22 @@ class DeviceStore:
         if old is None or (claim.uid and old.uid != claim.uid):
             return False
         del self.claims[claim.key], self.spec_numbers[claim.key]
+        self._release_number(old)
         self._index_devices(claim.key, old, None)
         return self._claim_changed(claim.key)
 
     def _number(self, spec: ClaimSpec) -> int:
-        return self._specs.setdefault(spec, len(self._specs))
+        number, claims = self._specs.get(spec) or (next(self._numbers), 0)
+        self._specs[spec] = (number, claims + 1)
+        return number
+
+    def _release_number(self, old: ResourceClaim | None) -> None:
+        """A number is never given twice: cached results under it stay true."""
+        if old is None:
+            return
+        number, claims = self._specs.pop(old.spec)
+        if claims > 1:
+            self._specs[old.spec] = (number, claims - 1)
 
     # --- classes and rules ---
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from policies.json_fields import Json, mapping
+from scheduler import bounded
 from scheduler.model import label_selector
 from scheduler.model.label_selector import Selector
 from scheduler.model.pod import Pod
@@ -63,10 +64,13 @@ class DefaultSpread:
 
     def drop(self, workload: WorkloadSelector) -> bool:
         selectors = self._selectors.get((workload.kind, workload.namespace), {})
-        dropped = selectors.pop(workload.name, None) is not None
-        if dropped:
-            self._cache.clear()
-        return dropped
+        if workload.name not in selectors:
+            return False
+        del selectors[workload.name]
+        if not selectors:
+            del self._selectors[workload.kind, workload.namespace]
+        self._cache.clear()
+        return True
 
     def of(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         """The constraints of a pod that has no spread constraints of its own."""
@@ -75,9 +79,7 @@ class DefaultSpread:
         key = (pod.key.namespace, pod.labels, pod.owner and (pod.owner.kind, pod.owner.name))
         constraints = self._cache.get(key)
         if constraints is None:
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            constraints = self._cache[key] = self._constraints(pod)
+            constraints = bounded.remember(self._cache, key, self._constraints(pod), _CACHE_SIZE)
         return constraints
 
     def _constraints(self, pod: Pod) -> tuple[SpreadConstraint, ...]:

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler import bounded
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.feed import Feed
 from scheduler.model.assignment import Assignment
@@ -149,8 +150,6 @@ class InterPod(Plugin):
         constraints = pod.spec.inter_pod
         if constraints is NO_INTER_POD or self._prepared.get(constraints) == self._counts.epoch:
             return
-        if len(self._prepared) >= _CACHE_SIZE:
-            self._prepared.clear()
         self._spread.prepare(pod)
         self._affinity.prepare(pod)
-        self._prepared[constraints] = self._counts.epoch
+        bounded.remember(self._prepared, constraints, self._counts.epoch, _CACHE_SIZE)

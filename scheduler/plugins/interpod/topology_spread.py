@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler import bounded
 from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints, NodeTable
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_affinity import NamespaceScope, SpreadConstraint
@@ -151,9 +152,7 @@ class TopologySpread:
         if known is not None and known[0] == self._table.statics:
             return known[1]
         domains = tuple(self._domains(spec, constraints, every_key=every_key))
-        if len(self._cache) >= _CACHE_SIZE:
-            self._cache.clear()
-        self._cache[key] = (self._table.statics, domains)
+        bounded.remember(self._cache, key, (self._table.statics, domains), _CACHE_SIZE)
         return domains
 
     def _domains(

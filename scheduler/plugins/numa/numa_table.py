@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies import quantity
+from scheduler import bounded
 from scheduler.model.numa_request import HostRequest, whole_cpus
 from scheduler.plugins.numa import numa_score
 from scheduler.plugins.numa.host_usage import HostUsage
@@ -73,15 +74,13 @@ class NumaTable:
         mark, known = self._table.mark(), self._bounds.get(host_request)
         stale = self._table.since(known[0]) if known is not None else None
         if known is None or stale is None or len(known[1]) != len(self._table.alive):
-            if len(self._bounds) >= _MOST_KEPT:
-                self._bounds.clear()
             bounds = self._bound(host_request, slice(None))
         else:
             bounds = known[1]
             if stale:
                 where = np.fromiter(stale, dtype=np.int64, count=len(stale))
                 bounds[where] = self._bound(host_request, where)
-        self._bounds[host_request] = (mark, bounds)
+        bounded.remember(self._bounds, host_request, (mark, bounds), _MOST_KEPT)
         return bounds
 
     def shortage(self, host_request: HostRequest, rows: Bools) -> str:

@@ -21,6 +21,7 @@ without them.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
+from scheduler import bounded
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
@@ -65,9 +66,8 @@ class Evaluator:
         self._protected: dict[str, float] = {}  # pod uid -> until when
 
     def protect(self, pod: Pod, seconds: float) -> None:
-        if len(self._protected) >= _MAX_PROTECTED:
-            self._protected.clear()
-        self._protected[pod.uid] = self._context.now() + seconds
+        until = self._context.now() + seconds
+        bounded.remember(self._protected, pod.uid, until, _MAX_PROTECTED)
 
     def forget(self, uid: str) -> None:
         """The pod left its node."""

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from cluster import backoff
+from scheduler import bounded
 from scheduler.model.unit import UnitKey
 
 FIRST: Final = 5.0
@@ -83,15 +84,13 @@ class SearchRateLimit:
         if len(self._failures) >= MAX_REMEMBERED:
             self._failures.pop(next(iter(self._failures)))
         self._failures[unit_class] = now, state
-        if len(self._units) >= MAX_REMEMBERED:
-            self._units.clear()
         if len(self._classes) >= MAX_REMEMBERED:
             self._classes = {name: at for name, at in self._classes.items() if at > now}
         _, before, last_class = self._units.get(key, (0.0, 0.0, unit_class))
         pause = FIRST
         if last_class == unit_class:
             pause = backoff.doubled(before, first=FIRST, most=latest)
-        self._units[key] = (now + pause, pause, unit_class)
+        bounded.remember(self._units, key, (now + pause, pause, unit_class), MAX_REMEMBERED)
         self._classes[unit_class] = now + FIRST
         self._wake_at(key, now + pause)
 

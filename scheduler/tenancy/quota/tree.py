@@ -16,6 +16,7 @@ from typing import Final, Self
 from policies import duration, quantity
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER, Quota
 from policies.engine.policyset import PolicyTables
+from scheduler import bounded
 
 Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
 Pairs = tuple[tuple[str, int], ...]
@@ -79,9 +80,7 @@ class TenantTree:
         """The tenant, its group, and so on up to the top."""
         path = self._paths.get(tenant)
         if path is None:
-            if len(self._paths) > _MAX_PATHS:
-                self._paths.clear()
-            path = self._paths[tenant] = self._climb(tenant)
+            path = bounded.remember(self._paths, tenant, self._climb(tenant), _MAX_PATHS)
         return path
 
     def _climb(self, tenant: str) -> tuple[TenantNode, ...]:

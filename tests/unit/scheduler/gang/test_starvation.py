@@ -102,3 +102,18 @@ def test_a_search_without_a_result_is_not_repeated_at_once() -> None:
         False,
         True,
     )
+
+
+def test_many_starving_gangs_do_not_end_the_pause_of_the_first() -> None:
+    holding = StarvationProtection(seconds=100.0)
+    for number in range(5_000):
+        holding.begin(a_unit(a_gang(1, name=f"g{number}")), frozenset(), number / 100)
+    first = a_unit(a_gang(1, name="g0"))
+    assert (holding.may_hold(first, 199.0), holding.may_hold(first, 200.0)) == (False, True)
+
+
+def test_pauses_that_are_over_are_not_kept() -> None:
+    holding = StarvationProtection(seconds=100.0)
+    for number in range(2_000):
+        holding.begin(a_unit(a_gang(1, name=f"g{number}")), frozenset(), 10.0 * number)
+    assert len(holding.__dict__["_not_before"]) <= 22

@@ -10,6 +10,7 @@ import pytest
 
 from cluster import errors
 from cluster.client import Client
+from cluster.informer import EventKind, WatchEvent
 from cluster.resources import Resource
 from cluster.responses import Page
 from policies.documents.rules import Selector
@@ -250,3 +251,14 @@ def test_while_queues_cannot_be_read_their_workloads_are_denied(
         (True, None),
         ["queues not listed; denying workloads in queues until they are"],
     )
+
+
+def test_a_namespace_without_queues_is_not_remembered() -> None:
+    async def story(server: Server, queues: KueueQueues) -> Any:
+        for number in range(100):
+            key = (f"team-{number}", "q")
+            for kind in (EventKind.ADDED, EventKind.DELETED):
+                queues._count(WatchEvent(kind, key, "research", None))
+        return sorted(queues.__dict__["_local_counts"])
+
+    assert run_story(story, install=("v1beta2",)) == ["team-a"]

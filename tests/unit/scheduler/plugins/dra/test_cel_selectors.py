@@ -3,7 +3,7 @@
 import pytest
 
 from policies.cel import engines, protocol
-from scheduler.plugins.dra.cel_selectors import DeviceSelectors, MatchResult
+from scheduler.plugins.dra.cel_selectors import MAX_PROGRAMS, DeviceSelectors, MatchResult
 from scheduler.plugins.dra.device_types import Device, ResourceSlice
 from tests.unit.scheduler.plugins.dra.builders import DRIVER, a_device, slice_json
 
@@ -94,3 +94,26 @@ def test_both_engines_agree_on_plain_selectors(name: str) -> None:
     selecting = DeviceSelectors(lambda: engines.engine(name))
     sources = [f'{SIZE}.compareTo(quantity("80Gi")) >= 0', f'{HERE}.model in ["H100", "H200"]']
     assert selecting.matches(sources, the_device()) is True
+
+
+class CountingEngine:
+    """Compiles nothing, and counts how often it is asked to."""
+
+    def __init__(self) -> None:
+        self.compiled = 0
+
+    def compile(self, source: str, env: protocol.Environment, **_: object) -> protocol.Program:
+        self.compiled += 1
+        raise protocol.CompileError(f"cannot compile {source}")
+
+
+def test_as_many_programs_are_kept_as_the_limit_says_those_in_use_among_them() -> None:
+    """Users write as many claims, each with a selector of its own, as they like."""
+    engine, device = CountingEngine(), the_device()
+    selecting = DeviceSelectors(lambda: engine)  # type: ignore[arg-type,return-value]  # a fake
+    for number in range(3 * MAX_PROGRAMS):
+        selecting.__dict__["_results"].clear()
+        selecting.matches(["in use"], device)
+        selecting.matches([f"number {number}"], device)
+    kept = len(selecting.__dict__["_programs"])
+    assert (kept, engine.compiled) == (MAX_PROGRAMS, 3 * MAX_PROGRAMS + 1)

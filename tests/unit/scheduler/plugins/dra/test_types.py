@@ -1,11 +1,12 @@
 """Slices, pools and claims as store, from the objects of the API."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scheduler.model.label_selector import LabelRequirement
-from scheduler.plugins.dra.claim_types import ResourceClaim
+from scheduler.plugins.dra.claim_types import ClaimSpec, DriverConfig, ResourceClaim
 from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, position_of
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaintRule, ResourceSlice
 from scheduler.plugins.dra.node_selector import EVERYWHERE, NodeReach, common, to_json
@@ -202,3 +203,19 @@ def test_the_order_of_devices(islands: list[str], taken: set[int], wanted: int, 
     free = {item.number for item in items} - taken
     first = [str(i.number) for i in ordered(items, free, wanted) if i.number in free]
     assert "".join(first[: len(want)]) == want
+
+
+def test_a_spec_has_one_number_as_long_as_a_claim_has_it() -> None:
+    store = DeviceStore()
+    specs = [ClaimSpec(config=(DriverConfig(opaque),)) for opaque in (b"{}", b"[]")]
+    a, b = (ResourceClaim(("ns", name), spec=specs[0]) for name in "ab")
+    numbers = []
+    for claim in (a, b, replace(b, spec=specs[1])):
+        store.put_claim(claim)
+        numbers.append(store.spec_numbers[claim.key])
+    store.drop_claim(a)
+    store.put_claim(a)
+    numbers.append(store.spec_numbers[a.key])
+    store.drop_claim(a)
+    store.drop_claim(b)
+    assert (numbers, store.__dict__["_specs"]) == ([0, 0, 1, 2], {})

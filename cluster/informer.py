@@ -17,7 +17,8 @@ Guarantees to the callback, also across lost connections and restarts of the ser
 * an object of the same name with another UID is a DELETED and an ADDED, never a MODIFIED;
 * an object that did not change (same resourceVersion) is not announced again.
 
-Intermediate states may be skipped, as in any Kubernetes watch; the last state never is.
+Intermediate states may be skipped, as in any Kubernetes watch; the last state never is. Long lists
+and bursts of events are read in slices: other tasks of the event loop run in between.
 The store keeps only what `keep` returns for an object. The callback runs in the event loop and
 must not block; an exception from it, or from `keep`, ends `run`.
 Not here: queues, retries of work, indexes. The user of the informer owns those.
@@ -47,6 +48,22 @@ Key = tuple[str, str]  # namespace ("" for what has none) and name
 
 STEADY_SECONDS: Final = 5.0  # a watch that lived this long resets the backoff
 MAX_BROKEN: Final = 5  # failed watches in a row after which the informer lists again
+
+
+SLICE_SECONDS: Final = 0.02  # of one list or burst, until other tasks have a turn
+
+
+class Slices:
+    """Lets other tasks of the event loop run after each slice of a long loop."""
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self._until = now() + SLICE_SECONDS
+
+    async def pause(self) -> None:
+        if self._now() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._now() + SLICE_SECONDS
 
 
 class EventKind(StrEnum):
@@ -204,6 +221,7 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         fresh: dict[Key, Entry[T]] = {}
         version = ""
+        slices = Slices(self._now)
         async for page in self._client.pages(
             self.resource,
             namespace=self._namespace,
@@ -220,9 +238,11 @@ class Informer(Generic[T]):
                 fresh[key] = (
                     known if known and same else Entry(uid, object_version, self._keep(obj))
                 )
+                await slices.pause()
             version = page.resource_version
-        for event in list(changes(self._store, fresh)):
+        for event in changes(self._store, fresh):
             self._commit(event, fresh.get(event.key))
+            await slices.pause()
         self._version = version
         self._broken_watches = 0
         self.synced.set()
@@ -241,9 +261,11 @@ class Informer(Generic[T]):
             stall=self._stall,
         ) as stream:
             self._watching_since = self._now()
+            slices = Slices(self._now)
             async for lines in stream:
                 for line in lines:
                     self._read_line(line)
+                    await slices.pause()
 
     def _read_line(self, line: bytes) -> None:
         kind, obj = _decode(self.resource, line)

@@ -323,10 +323,13 @@ class Scheduler:
 
     def adopt(self, tables: PlacementTables) -> None:
         """Other policies are in force: any node may fit any pod now."""
+        models, kinds = self.cache.snapshot.tables.models, self.accounts.tree.gpu_kinds
         self.cache.snapshot.adopt(tables)
-        self.cache.know_models(tables.vram)
         self.accounts.adopt(tables.policy)
-        self.cache.recount()
+        if tables.models != models:
+            self.cache.know_models(tables.vram)
+        if tables.models != models or self.accounts.tree.gpu_kinds != kinds:
+            self.cache.recount_gpus()
         self.cycle.cluster_event()
         self._note(tuple(self.cache.snapshot.table.rows))
 

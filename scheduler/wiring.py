@@ -5,7 +5,6 @@ Construction of every part of a scheduler process, and the order in which they r
 """
 
 import asyncio
-import gc
 import logging
 import random
 import time
@@ -24,7 +23,7 @@ from scheduler import fork
 from scheduler.actuators import Actuators
 from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
-from scheduler.fork import ForkPolicy
+from scheduler.fork import ForkError, ForkPolicy
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.hostinfo import inventory
@@ -333,8 +332,7 @@ class Wiring:
         for kind in self._optional:
             await kind.settled.wait()
         await self._policies.settled.wait()
-        gc.freeze()
-        gc.enable()
+        process.collect_young_garbage()
         logger.info("informers in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
         if self._elector is None:
             self._usage.recall()
@@ -355,10 +353,14 @@ class Wiring:
         raise LeaseLost("the lease was not renewed in time")
 
     async def _recount(self) -> None:
-        """Compare the cache with the watched pods from time to time."""
+        """Compare the cache with the watched pods from time to time, in a fork."""
         while True:
             await asyncio.sleep(_RECOUNT_EVERY)
-            mismatches = self.scheduler.cache_mismatches()
+            try:
+                mismatches = await fork.run(self.scheduler.cache_mismatches, seconds=_RECOUNT_EVERY)
+            except ForkError as error:
+                logger.warning("cache not compared with pods", extra={"why": str(error)})
+                continue
             self._cache_mismatches = len(mismatches)
             if mismatches:
                 logger.error(

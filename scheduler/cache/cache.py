@@ -169,7 +169,7 @@ class Cache:
             for cached in pods:
                 self.snapshot.charge(cached.pod, cached.node, cached.assignment)
         if changed and self._usage.depends_on_nodes:
-            self.recount(pods)
+            self._recount(pods)
         return changed
 
     def know_models(self, vram_of: VramOf) -> None:
@@ -190,9 +190,13 @@ class Cache:
         if failure is not None:
             raise failure
 
-    def recount(self, pods: Iterable[CachedPod] | None = None) -> None:
-        """Charge these pods, or all, anew: their nodes or the quotas changed."""
-        for cached in tuple(self._pods.values()) if pods is None else pods:
+    def recount_gpus(self) -> None:
+        """Charge every pod with GPUs anew: quotas count other kinds of GPUs now."""
+        pods = self._pods.values()
+        self._recount([cached for cached in pods if cached.pod.spec.host_request.gpus])
+
+    def _recount(self, pods: Iterable[CachedPod]) -> None:
+        for cached in pods:
             self._usage.charge(cached.pod, cached.node)
 
     def drop_node(self, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cluster import resources
 from cluster.client import Client
-from cluster.informer import Entry, EventKind, Informer, WatchEvent, changes
+from cluster.informer import SLICE_SECONDS, Entry, EventKind, Informer, WatchEvent, changes
 from tests.unit.cluster import fake_api
 from tests.unit.cluster.fake_api import Answer, FakeApiServer, failure, reply, stream
 
@@ -381,3 +381,42 @@ def test_the_store_is_up_to_date_when_the_callback_runs() -> None:
 
     asyncio.run(main())
     assert known == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_reading", "interleaved"),
+    [
+        pytest.param(SLICE_SECONDS, True, id="a long list: other tasks have their turns"),
+        pytest.param(0.0, False, id="a short one is read at once"),
+    ],
+)
+def test_a_long_list_is_read_in_slices(seconds_per_reading: float, interleaved: bool) -> None:
+    turns: list[str] = []
+
+    async def other() -> None:
+        while True:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        script = [a_list(9, *(an_object(f"p{n}", n) for n in range(5)))]
+        async with FakeApiServer(script) as server, Client(server.connection) as client:
+            ticks = itertools.count()
+            informer: Informer[str] = Informer(
+                client,
+                resources.PODS,
+                keep=version_of,
+                on_event=lambda event: turns.append(event.key[1]),
+                now=lambda: next(ticks) * seconds_per_reading,
+            )
+            tasks = [asyncio.create_task(informer.run()), asyncio.create_task(other())]
+            await informer.synced.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(scene())
+    first, last = turns.index("p0"), turns.index("p4")
+    between = [turn for turn in turns[first:last] if turn == "other"]
+    assert (len(between) >= 3) is interleaved
+    assert [turn for turn in turns if turn != "other"] == [f"p{n}" for n in range(5)]

@@ -367,3 +367,18 @@ def test_no_unit_waits_for_quota_that_is_free(changes: list[Change]) -> None:
         assert len(scheduler.queue.over_quota) == scheduler.queue.counts()[QueueState.OVER_QUOTA]
 
     asyncio.run(run())
+
+
+def test_a_quota_by_kind_of_gpu_counts_the_pods_that_ran_before_it() -> None:
+    async def scene() -> list[str]:
+        bench = Bench()
+        bench.scheduler.adopt(tables(a={"max": {GPU: 8}}))
+        bench.node("fast", gpus=4, labels={"gpu.kubenexus.io/model": "H100"})
+        tenant_pod(bench, "a", "runs", gpus=1)
+        await bench.settle()
+        bench.scheduler.adopt(tables(a={"max": {"gpu-model/H100": 1}}))
+        tenant_pod(bench, "a", "later", gpus=1)
+        await bench.settle()
+        return [bench.api.pods[name]["spec"].get("nodeName", "") for name in ("runs", "later")]
+
+    assert asyncio.run(scene()) == ["fast", ""]

@@ -26,6 +26,7 @@ from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
+from scheduler.report.steps import Step
 
 EVENTS_EVERY: Final = 0.2  # seconds between two rounds of requeueing by cluster events
 
@@ -109,10 +110,14 @@ class SchedulingCycle:
 
     def prepare(self) -> list[Unit]:
         """Before each plan. The forming gangs that gained no member for a while."""
-        self._move_to_active()
+        step = self._metrics.steps
+        with step(Step.REQUEUE):
+            self._move_to_active()
         now = self._now()
-        self._tenancy.tick(now)
-        return self._queue.tick(now)
+        with step(Step.TENANCY):
+            self._tenancy.tick(now)
+        with step(Step.QUEUE):
+            return self._queue.tick(now)
 
     def pop(self) -> Unit | None:
         return self._queue.pop(self._now())
@@ -121,14 +126,15 @@ class SchedulingCycle:
         """Plan a popped unit, and hand over the outcome."""
         plan: Plan | None = None
         start = self._now()
-        try:
-            plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
-            now = self._now()
-            self._metrics.planning.observe(now - start)
-            self._hand_over(unit, plan, now)
-        except Exception as error:
-            self._metrics.attempts.labels("error").inc()
-            self._effects.failed(unit, plan, error)
+        with self._metrics.steps(Step.PLAN):
+            try:
+                plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
+                now = self._now()
+                self._metrics.planning.observe(now - start)
+                self._hand_over(unit, plan, now)
+            except Exception as error:
+                self._metrics.attempts.labels("error").inc()
+                self._effects.failed(unit, plan, error)
 
     def _hand_over(self, unit: Unit, plan: Plan, now: float) -> None:
         match plan:

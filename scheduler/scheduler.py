@@ -19,7 +19,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from cluster.informer import EventKind, Key, WatchEvent
 from cluster.resources import NODES, PODS
@@ -58,6 +58,7 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report import events
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
+from scheduler.report.steps import Step
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.fairshare.tenant_order import FairShareTenants
@@ -66,6 +67,8 @@ from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.gpu_kinds import GpuKinds
 from scheduler.tenancy.reservation.members import MemberReservations
+
+PAUSE_AFTER: Final = 0.01  # seconds of CPU time after which other tasks of the event loop run
 
 
 class Scheduler:
@@ -245,14 +248,17 @@ class Scheduler:
     # --- watch events ---
 
     def on_node(self, event: WatchEvent[Node | None]) -> None:
-        self.failed_events.apply(NODES.kind, self._on_node, event)
+        with self._metrics.steps(Step.WATCH):
+            self.failed_events.apply(NODES.kind, self._on_node, event)
 
     def on_pod(self, event: WatchEvent[Pod | None]) -> None:
-        self.failed_events.apply(PODS.kind, self._on_pod, event)
+        with self._metrics.steps(Step.WATCH):
+            self.failed_events.apply(PODS.kind, self._on_pod, event)
 
     def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         """An object such as a volume has changed: it may help the pods that depend on its kind."""
-        self.failed_events.apply(feed.resource.kind, partial(self._on_feed, feed), event)
+        with self._metrics.steps(Step.WATCH):
+            self.failed_events.apply(feed.resource.kind, partial(self._on_feed, feed), event)
 
     def _on_node(self, event: WatchEvent[Node | None]) -> None:
         node = event.object
@@ -323,6 +329,10 @@ class Scheduler:
 
     def adopt(self, tables: PlacementTables) -> None:
         """Other policies are in force: any node may fit any pod now."""
+        with self._metrics.steps(Step.POLICIES):
+            self._adopt(tables)
+
+    def _adopt(self, tables: PlacementTables) -> None:
         models, kinds = self.cache.snapshot.tables.models, self.accounts.tree.gpu_kinds
         self.cache.snapshot.adopt(tables)
         self.accounts.adopt(tables.policy)
@@ -413,18 +423,26 @@ class Scheduler:
     async def drain(self) -> None:
         """Plan everything that can be planned now, as long as binds keep up."""
         self._tasks.check()
-        self._prepare()
+        await self._prepare_in_steps()
         while self._may_plan() and (unit := self.cycle.pop()) is not None:
             self.cycle.schedule(unit)
             # Binds and watches go on between two plans.
             await asyncio.sleep(0)
-            self._prepare()
+            await self._prepare_in_steps()
+
+    async def _prepare_in_steps(self) -> None:
+        """The next plan is a step of its own, unless preparing took no time."""
+        began = time.thread_time()
+        self._prepare()
+        if time.thread_time() - began > PAUSE_AFTER:
+            await asyncio.sleep(0)
 
     def _prepare(self) -> None:
         if not self._leading():
             return
-        for part in self._parts:
-            part.tick()
+        with self._metrics.steps(Step.TIMERS):
+            for part in self._parts:
+                part.tick()
         for unit in self.cycle.prepare():
             with self.isolation.unit(ErrorStep.REPORT, unit.key):
                 timed_out = self.queue.timed_out(unit, self._now())
@@ -458,7 +476,8 @@ class Scheduler:
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Why a pod is pending (`explain.response`); None: no such pod is known."""
-        return self._inspector.explain(PodKey(namespace, name))
+        with self._metrics.steps(Step.EXPLAIN):
+            return self._inspector.explain(PodKey(namespace, name))
 
     def cache_mismatches(self) -> Mismatch:
         """Differences between the cache and the watched pods; any is a bug."""

@@ -14,6 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from scheduler.errors import ErrorStep
+from scheduler.report.steps import StepTimer
 
 _PREFIX: Final = "kubenexus_scheduler_"
 _GANG: Final = "kubenexus_gang_"
@@ -30,6 +31,8 @@ OUTCOMES: Final = ("scheduled", "unschedulable", "timed_out", "released", "retai
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.steps = StepTimer()
+        self.registry.register(self.steps)
         self.scheduled = self._counter(f"{_PREFIX}scheduled", "Pods bound to a node.")
         self.attempts = self._counters(
             f"{_PREFIX}attempts", "Scheduling attempts of units, by result.", "result", RESULTS

@@ -26,7 +26,7 @@ from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
-from scheduler.report.steps import Step
+from scheduler.report.steps import LoopStep
 
 EVENTS_EVERY: Final = 0.2  # seconds between two rounds of requeueing by cluster events
 
@@ -111,12 +111,12 @@ class SchedulingCycle:
     def prepare(self) -> list[Unit]:
         """Before each plan. The forming gangs that gained no member for a while."""
         step = self._metrics.steps
-        with step(Step.REQUEUE):
+        with step(LoopStep.REQUEUE):
             self._move_to_active()
         now = self._now()
-        with step(Step.TENANCY):
+        with step(LoopStep.TENANCY):
             self._tenancy.tick(now)
-        with step(Step.QUEUE):
+        with step(LoopStep.QUEUE):
             return self._queue.tick(now)
 
     def pop(self) -> Unit | None:
@@ -126,7 +126,7 @@ class SchedulingCycle:
         """Plan a popped unit, and hand over the outcome."""
         plan: Plan | None = None
         start = self._now()
-        with self._metrics.steps(Step.PLAN):
+        with self._metrics.steps(LoopStep.PLAN):
             try:
                 plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
                 now = self._now()

@@ -58,7 +58,7 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report import events
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
-from scheduler.report.steps import Step
+from scheduler.report.steps import LoopStep
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.fairshare.tenant_order import FairShareTenants
@@ -248,16 +248,16 @@ class Scheduler:
     # --- watch events ---
 
     def on_node(self, event: WatchEvent[Node | None]) -> None:
-        with self._metrics.steps(Step.WATCH):
+        with self._metrics.steps(LoopStep.WATCH):
             self.failed_events.apply(NODES.kind, self._on_node, event)
 
     def on_pod(self, event: WatchEvent[Pod | None]) -> None:
-        with self._metrics.steps(Step.WATCH):
+        with self._metrics.steps(LoopStep.WATCH):
             self.failed_events.apply(PODS.kind, self._on_pod, event)
 
     def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         """An object such as a volume has changed: it may help the pods that depend on its kind."""
-        with self._metrics.steps(Step.WATCH):
+        with self._metrics.steps(LoopStep.WATCH):
             self.failed_events.apply(feed.resource.kind, partial(self._on_feed, feed), event)
 
     def _on_node(self, event: WatchEvent[Node | None]) -> None:
@@ -329,7 +329,7 @@ class Scheduler:
 
     def adopt(self, tables: PlacementTables) -> None:
         """Other policies are in force: any node may fit any pod now."""
-        with self._metrics.steps(Step.POLICIES):
+        with self._metrics.steps(LoopStep.POLICIES):
             self._adopt(tables)
 
     def _adopt(self, tables: PlacementTables) -> None:
@@ -440,7 +440,7 @@ class Scheduler:
     def _prepare(self) -> None:
         if not self._leading():
             return
-        with self._metrics.steps(Step.TIMERS):
+        with self._metrics.steps(LoopStep.TIMERS):
             for part in self._parts:
                 part.tick()
         for unit in self.cycle.prepare():
@@ -476,7 +476,7 @@ class Scheduler:
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Why a pod is pending (`explain.response`); None: no such pod is known."""
-        with self._metrics.steps(Step.EXPLAIN):
+        with self._metrics.steps(LoopStep.EXPLAIN):
             return self._inspector.explain(PodKey(namespace, name))
 
     def cache_mismatches(self) -> Mismatch:

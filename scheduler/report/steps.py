@@ -1,7 +1,7 @@
 """
 How much CPU time the steps of the event loop take.
 
-    with metrics.steps(Step.PLAN):
+    with metrics.steps(LoopStep.PLAN):
         ...
 
 A step runs without interruption: watches, binds and lease renewals wait for its end. Each kind of
@@ -29,7 +29,7 @@ _SECONDS: Final = "kubenexus_scheduler_step_seconds"
 _LONGEST: Final = "kubenexus_scheduler_step_longest_seconds"
 
 
-class Step(StrEnum):
+class LoopStep(StrEnum):
     """Kinds of steps."""
 
     WATCH = "watch"
@@ -80,12 +80,12 @@ class StepTimer(Collector):
     """One per scheduler: a clock for each kind of step, exported as metrics."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
-        self._clocks = {step: StepClock(step.value, clock) for step in Step}
+        self._clocks = {step: StepClock(step.value, clock) for step in LoopStep}
 
-    def __call__(self, step: Step) -> StepClock:
+    def __call__(self, step: LoopStep) -> StepClock:
         return self._clocks[step]
 
-    def longest(self) -> tuple[Step, float]:
+    def longest(self) -> tuple[LoopStep, float]:
         """The slowest step so far, and its CPU time."""
         step = max(self._clocks, key=lambda step: self._clocks[step].longest)
         return step, self._clocks[step].longest

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from scheduler.report.metrics import Metrics
-from scheduler.report.steps import BUDGET, Step, StepTimer
+from scheduler.report.steps import BUDGET, LoopStep, StepTimer
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-def run(timer: StepTimer, clock: Clock, step: Step, *seconds: float) -> None:
+def run(timer: StepTimer, clock: Clock, step: LoopStep, *seconds: float) -> None:
     for took in seconds:
         with timer(step):
             clock.now += took
@@ -25,8 +25,8 @@ def run(timer: StepTimer, clock: Clock, step: Step, *seconds: float) -> None:
 def test_steps_are_counted_by_kind_and_duration() -> None:
     clock = Clock()
     timer = StepTimer(clock)
-    run(timer, clock, Step.PLAN, 0.00005, 0.003, 0.003, 7.0)
-    run(timer, clock, Step.WATCH, 0.02)
+    run(timer, clock, LoopStep.PLAN, 0.00005, 0.003, 0.003, 7.0)
+    run(timer, clock, LoopStep.WATCH, 0.02)
     steps, longest = timer.collect()
     plans = {
         s.labels["le"]: s.value
@@ -39,15 +39,15 @@ def test_steps_are_counted_by_kind_and_duration() -> None:
         "watch": pytest.approx(0.02),
     }
     step, seconds = timer.longest()
-    assert (step, round(seconds, 6)) == (Step.PLAN, 7.0)
+    assert (step, round(seconds, 6)) == (LoopStep.PLAN, 7.0)
 
 
 def test_a_step_over_budget_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     timer = StepTimer(clock)
     with caplog.at_level(logging.WARNING):
-        run(timer, clock, Step.REQUEUE, BUDGET)
-        run(timer, clock, Step.TENANCY, BUDGET * 2)
+        run(timer, clock, LoopStep.REQUEUE, BUDGET)
+        run(timer, clock, LoopStep.TENANCY, BUDGET * 2)
     assert [(r.message, r.__dict__["step"], r.__dict__["cpu_seconds"]) for r in caplog.records] == [
         ("step over budget", "tenancy", 0.2)
     ]
@@ -58,13 +58,13 @@ def test_a_step_that_fails_is_counted_too() -> None:
     timer = StepTimer(clock)
 
     def fail() -> None:
-        with timer(Step.PLAN):
+        with timer(LoopStep.PLAN):
             clock.now += 1.0
             raise ValueError("x")
 
     with pytest.raises(ValueError, match="x"):
         fail()
-    assert timer.longest() == (Step.PLAN, 1.0)
+    assert timer.longest() == (LoopStep.PLAN, 1.0)
 
 
 def test_the_scheduler_exports_them() -> None:

@@ -22,12 +22,13 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools, Ints
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod, SchedulingSpec
-from scheduler.model.resources import LARGEST
 from scheduler.plan.memo import Memo, StaticFilters
 from scheduler.plugins.protocol import Rejection
 
 HELD: Final = "node(s) were held for a pod group that has waited longer"
 GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
+MOST_PODS: Final = 2**31
+"""Of one node, so that the sum over all nodes stays within an int64."""
 
 Outside = Rejection
 """A reason, and the rows that it keeps a gang out of."""
@@ -66,7 +67,7 @@ def candidates(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
 # --- filters by amounts ---
 
 
-def capacity(snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, most: int = LARGEST) -> Ints:
+def capacity(snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, most: int = MOST_PODS) -> Ints:
     """The number of pods of this spec that fit on each row by amounts, at most `most`."""
     if most == 1:
         return fitting(snapshot, spec, rows).astype(np.int64)

@@ -170,7 +170,7 @@ class PlacementAttempt:
             return gpu_packing.costs(
                 table, islands, name, gpus_per_pod=each, capacity=capacity, count=count
             )
-        free = table.free(name) - count * each
+        free = table.free(name) - float(count * each)  # beyond an int64 on nodes of any size
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
         return leftover
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from policies import quantity, vocabulary
 from policies.documents.reservation import Place, ResourceReservation, Spec
+from policies.json_fields import mapping
 from policies.text import timestamp
 from scheduler.errors import ModelError
-from scheduler.model.fields import instant
+from scheduler.model.fields import instant, rows
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resources import PODS
@@ -37,13 +38,12 @@ class ReservationObject:
 
 
 def read(obj: Json) -> ReservationObject:
-    metadata = obj.get("metadata") or {}
+    metadata, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
     name = (str(metadata.get("namespace")), str(metadata.get("name")))
     try:
         spec = ResourceReservation.model_validate({"spec": obj.get("spec")}).spec
-        status = obj.get("status") or {}
-        rows = status.get("places")
-        placed = None if rows is None else tuple(Place.model_validate(row) for row in rows)
+        written = status.get("places")
+        placed = None if written is None else tuple(map(Place.model_validate, rows(written)))
     except ValueError as error:
         raise ModelError(f"ResourceReservation {'/'.join(name)}: {error}") from error
     first = spec.pod_group.places if spec.pod_group is not None else ()
@@ -105,8 +105,8 @@ def status(placements: Sequence[Placement], pending: int) -> Json:
 
 
 def held(count: int, spec: SchedulingSpec) -> str:
-    rows = (f"{name} {text}" for name, text in amounts(spec.requests).items())
-    return f"{count} x {', '.join(rows)}"
+    texts = (f"{name} {text}" for name, text in amounts(spec.requests).items())
+    return f"{count} x {', '.join(texts)}"
 
 
 def amounts(requests: Iterable[tuple[str, int]]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """
 The scheduling cycle, without I/O: which unit is planned next, and what becomes of it.
 
-    1. changed nodes and cluster events move unschedulable units back to the active queue
+    1. changed nodes and cluster events move unschedulable units back to the active queue, in slices
     2. tenancy acts on the time that has passed: quotas, reservations, preemption, backfill
     3. pop the first unit of the active queue
     4. plan it on the snapshot, within its limits
@@ -20,11 +20,10 @@ from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.plan import planner
-from scheduler.plan.memo import Memo
+from scheduler.plan.requeueing import Requeueing
 from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.queueing.unschedulable import QueueingHint
+from scheduler.queueing.unschedulable import EquivalenceClass
 from scheduler.report.metrics import Metrics
 from scheduler.report.steps import LoopStep
 
@@ -67,7 +66,7 @@ class Tenancy(Protocol):
 
 
 class SchedulingCycle:
-    """`now` is a clock that never jumps back; `memo` keeps results of filters between plans."""
+    """`now` is a clock that never jumps back; `requeueing` tests the queue's classes."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class SchedulingCycle:
         tenancy: Tenancy,
         effects: CycleEffects,
         metrics: Metrics,
-        memo: Memo,
+        requeueing: Requeueing[EquivalenceClass],
         now: Callable[[], float],
     ) -> None:
         self._cache = cache
@@ -85,9 +84,8 @@ class SchedulingCycle:
         self._tenancy = tenancy
         self._effects = effects
         self._metrics = metrics
-        self._memo = memo
+        self._requeueing = requeueing
         self._now = now
-        self._changed_nodes: set[str] = set()
         self._events: set[str] = set()  # kinds of objects, other than nodes, that have changed
         self._events_at = float("-inf")  # not before, so that a stream of such changes costs little
 
@@ -95,7 +93,7 @@ class SchedulingCycle:
 
     def nodes_changed(self, nodes: Iterable[str]) -> None:
         """Capacity may have become free on these nodes."""
-        self._changed_nodes.update(nodes)
+        self._requeueing.nodes_changed(nodes)
 
     def cluster_event(self, kind: str = ANY_EVENT) -> None:
         """An object of this kind, which is not a node, has changed."""
@@ -119,8 +117,14 @@ class SchedulingCycle:
         with step(LoopStep.QUEUE):
             return self._queue.tick(now)
 
+    @property
+    def requeueing(self) -> bool:
+        """Whether `prepare` must be called again before a unit is planned: changes that may help
+        older units are not worked off."""
+        return self._requeueing.in_round
+
     def pop(self) -> Unit | None:
-        return self._queue.pop(self._now())
+        return None if self.requeueing else self._queue.pop(self._now())
 
     def schedule(self, unit: Unit) -> None:
         """Plan a popped unit, and hand over the outcome."""
@@ -160,28 +164,19 @@ class SchedulingCycle:
     def next_at(self) -> float | None:
         """When `prepare` next has something to do, by the clock."""
         due = [self._queue.next_at(), self._tenancy.next_at()]
-        if self._changed_nodes:
+        if self._requeueing.pending:
             due.append(self._now())
         if self._events:
             due.append(self._events_at)
         return min((at for at in due if at is not None), default=None)
 
     def _move_to_active(self) -> None:
-        now, snapshot = self._now(), self._cache.snapshot
-        events = frozenset(self._events) if now >= self._events_at else frozenset()
-        if not (self._changed_nodes or events):
-            return
-        nodes, self._changed_nodes = sorted(self._changed_nodes), set()
-        if events:
+        """One slice: what is left of it makes `next_at` due at once."""
+        now = self._now()
+        if self._events and now >= self._events_at:
+            for kind in sorted(self._events):
+                self._requeueing.cluster_event(kind)
             self._events.clear()
             self._events_at = now + EVENTS_EVERY
-        requeueing = snapshot.plugins.requeued_by(events)
-
-        def hint(pod: Pod) -> QueueingHint:
-            if nodes and planner.helps(pod.spec, snapshot, nodes, self._memo):
-                return QueueingHint.FITS
-            # These plugins may reject other nodes now; only planning tells.
-            depends = any(plugin.depends_on_pods(pod) for plugin in requeueing)
-            return QueueingHint.PERHAPS if depends else QueueingHint.NONE
-
-        self._queue.move_to_active(now, hint)
+        if self._requeueing.pending:
+            self._queue.move_to_active(now, self._requeueing.slice())

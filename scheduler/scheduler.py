@@ -49,12 +49,14 @@ from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit, UnitKey, key_of
 from scheduler.options import CycleSettings
 from scheduler.plan import planner
+from scheduler.plan.requeueing import Requeueing
 from scheduler.plugins import registry as plugin_registry
 from scheduler.plugins.dra.unready_pods import UnreadyPods
 from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.plugins.registry import Registry
 from scheduler.provisioning.controller import ProvisioningController
 from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.queueing.unschedulable import EquivalenceClass
 from scheduler.report import events
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
@@ -108,6 +110,8 @@ class Scheduler:
         self.reservations = MemberReservations(self.cache.reserved, self.accounts)
         self.groups = PodGroups(self._gang_changed)
         self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.outstanding)
+        self._memo = planner.Memo()
+        requeueing: Requeueing[EquivalenceClass] = Requeueing(snapshot, self._memo)
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
@@ -121,6 +125,7 @@ class Scheduler:
             reserved=self.reservations,
             has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,
             on_error=partial(self.isolation.unit_failed, ErrorStep.QUEUE),
+            observer=requeueing,
         )
         self.recovery = GangRecovery(
             queue=self.queue,
@@ -136,7 +141,6 @@ class Scheduler:
         self._name, self._reporter = name, actuators.reporter
         self._gates = actuators.gates
         self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
-        self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
         self._unreadable: dict[Key, Pod] = {}  # last good state of pods whose newest is unreadable
         context = SchedulingContext(
@@ -210,7 +214,7 @@ class Scheduler:
             tenancy=self.tenancy,
             effects=_Effects(self, actuators.reporter, known),
             metrics=metrics,
-            memo=self._memo,
+            requeueing=requeueing,
             now=now,
         )
 
@@ -424,9 +428,12 @@ class Scheduler:
         """Plan everything that can be planned now, as long as binds keep up."""
         self._tasks.check()
         await self._prepare_in_steps()
-        while self._may_plan() and (unit := self.cycle.pop()) is not None:
-            self.cycle.schedule(unit)
-            # Binds and watches go on between two plans.
+        while self._may_plan() and (
+            (unit := self.cycle.pop()) is not None or self.cycle.requeueing
+        ):
+            if unit is not None:
+                self.cycle.schedule(unit)
+            # Binds and watches go on between two plans, and between two slices of requeueing.
             await asyncio.sleep(0)
             await self._prepare_in_steps()
 

@@ -8,5 +8,6 @@ Plans one unit on the snapshot. Pure.
     node_choice  fewest nodes, narrowest domain, tightest fit
     placement    one attempt: places class by class
     planner      plans a unit on the snapshot
+    requeueing   which unschedulable pods a change may help, in slices
     scores       kube-scheduler's default scores
 """

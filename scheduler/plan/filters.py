@@ -12,7 +12,7 @@ the rows that are left.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import numpy as np
@@ -37,10 +37,15 @@ Outside = Rejection
 # --- filters by the nodes' own facts ---
 
 
+def static_key(snapshot: Snapshot, spec: SchedulingSpec) -> tuple[Hashable, ...]:
+    """Equal for specs that the filters on the nodes' own facts treat alike, until nodes change."""
+    return tuple([key(spec) for key in snapshot.plugins.static_keys])
+
+
 def static(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> StaticFilters:
     """The rows that only free capacity and placed pods can still reject, and the other rows."""
     plugins, table = snapshot.plugins, snapshot.table
-    key = tuple([static_key(spec) for static_key in plugins.static_keys])
+    key = static_key(snapshot, spec)
     known = memo.static_filters.get(key)
     if known is not None and known[0] == table.statics:
         return known[1]
@@ -146,19 +151,13 @@ def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     return rows
 
 
-def fits_any(snapshot: Snapshot, spec: SchedulingSpec, nodes: Iterable[str], memo: Memo) -> bool:
+def open_rows(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
     """
-    Whether one of these nodes could take the pod now, which decides if a change requeues the pod.
+    The rows that could take a pod of this spec by their own facts and by amounts.
 
-    Only filters on the nodes' own facts and on amounts run; the others are left to the planner.
+    It decides whether a change requeues the pod; the other filters are left to the planner.
     """
-    rows, open_rows = snapshot.table.rows, candidates(snapshot, spec, memo)
-    return any(
-        (row := rows.get(node)) is not None
-        and open_rows[row]
-        and all(fits(spec, row) for fits in snapshot.plugins.fits_row)
-        for node in nodes
-    )
+    return fitting(snapshot, spec, candidates(snapshot, spec, memo))
 
 
 # --- reasons ---

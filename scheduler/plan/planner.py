@@ -29,7 +29,7 @@ from scheduler.plan.colocation import BoundMembers, ColocationRequirement
 from scheduler.plan.memo import Memo
 from scheduler.plan.placement import PlacementAttempt, PlacementContext, dominant
 
-__all__ = ["Memo", "Unplaced", "fill", "helps", "plan", "rows_of"]
+__all__ = ["Memo", "Unplaced", "fill", "plan", "rows_of"]
 
 Run = tuple[SchedulingSpec, tuple[object, ...], list[Pod]]
 """Equal pods, with their spec and their signature."""
@@ -112,11 +112,6 @@ def fill(
     for members in order:
         attempt.fill(members)
     return Unplaced(attempt.unplaced[0] if attempt.unplaced else None, attempt.outside_rows())
-
-
-def helps(spec: SchedulingSpec, snapshot: Snapshot, nodes: Sequence[str], memo: Memo) -> bool:
-    """Whether events on these nodes may help a unit with such a pod: it would fit on one now."""
-    return filters.fits_any(snapshot, spec, nodes, memo)
 
 
 def _snapshot_version(runs: Sequence[Run], snapshot: Snapshot) -> tuple[int, int, int]:

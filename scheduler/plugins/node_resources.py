@@ -74,9 +74,6 @@ class NodeResources(Plugin):
             reason = TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
             yield reason, rows & (self._table.free(name) < count)
 
-    def fits_row(self, spec: SchedulingSpec, row: int) -> bool:
-        return all(self._table.free_at(row, name) >= count for name, count in spec.requests)
-
     # --- scores ---
 
     def spread_score(self, pod: Pod, rows: Bools) -> Ints | None:

@@ -8,7 +8,7 @@ The protocol of a plugin: one class for each family of filters and scores, over 
                 filter           by the pods that are placed, and by objects other than nodes
                 host_filter      by the inside of each host; runs last
                 unresolvable     why no node can ever do
-    requeueing  depends_on_pods, events, fits_row, signature
+    requeueing  depends_on_pods, events, signature
     scores      static_score     by the nodes' own facts; memoised by `static_score_key`
                 score            for every pod
                 spread_score     for pods that are spread as kube-scheduler spreads them
@@ -23,6 +23,7 @@ included. `charge` and `uncharge` are exact opposites: planning tries placements
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from enum import IntEnum
 from typing import ClassVar, Final
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
@@ -47,6 +48,18 @@ MAX_SCORE: Final = 100
 POD_EVENT: Final = "Pod"
 ANY_EVENT: Final = "*"
 """A change of unknown kind: it can help every pod that depends on more than its node."""
+
+
+class QueueingHint(IntEnum):
+    """What a change does for unschedulable pods of one class."""
+
+    NONE = 0
+    PERHAPS = 1
+    """Only planning can tell."""
+    LIKELY = 2
+    """A changed node has the amounts, but so has a node on which a plan has failed."""
+    FITS = 3
+    """A changed node has the amounts, and no node had them before."""
 
 
 class Plugin:
@@ -116,10 +129,6 @@ class Plugin:
         return ""
 
     # --- requeueing and equal pods ---
-
-    def fits_row(self, spec: SchedulingSpec, row: int) -> bool:
-        """Whether a change of this node can help such a pod: the amounts suffice now."""
-        return True
 
     def depends_on_pods(self, pod: Pod) -> bool:
         """Whether placed pods, or objects of `events`, decide which rows `filter` rejects."""

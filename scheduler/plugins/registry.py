@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from scheduler.columns.node_table import NodeTable
+from scheduler.model.pod import Pod
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.interpod.plugin import InterPod
@@ -80,7 +81,6 @@ class PluginSet:
         self.host_filters = self._having(Plugin.host_filter)
         self.unresolvable = self._methods(Plugin.unresolvable)
         # requeueing and equal pods
-        self.fits_row = self._methods(Plugin.fits_row)
         self._dependent = self._having(Plugin.depends_on_pods)
         self.depends_on_pods = self._methods(Plugin.depends_on_pods)
         self.affects_equal_pods = tuple(plugin.affects_equal_pods for plugin in self._dependent)
@@ -102,11 +102,12 @@ class PluginSet:
         """The plugin of this class, for callers that need more of it than the protocol."""
         return next(plugin for plugin in self._all if isinstance(plugin, kind))
 
-    def requeued_by(self, events: frozenset[str]) -> tuple[Plugin, ...]:
-        """The plugins whose rejections these events may change."""
-        if ANY_EVENT in events:
-            return self._dependent
-        return tuple(plugin for plugin in self._dependent if not plugin.events.isdisjoint(events))
+    def requeueing_events(self, pod: Pod) -> frozenset[str]:
+        """Kinds of objects, other than nodes, whose changes may help the pod; empty: none."""
+        dependent = [plugin for plugin in self._dependent if plugin.depends_on_pods(pod)]
+        if not dependent:
+            return frozenset()
+        return frozenset({ANY_EVENT}).union(*(plugin.events for plugin in dependent))
 
     def _having(self, method: Callable[..., Any]) -> tuple[Plugin, ...]:
         """The plugins that override the method."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from scheduler.model.attributes import SYSTEM_CRITICAL
 from scheduler.model.unit import UnitKey
-from scheduler.queueing.unschedulable import Rank
+from scheduler.queueing.entry import Rank
 
 Item = tuple[Rank, int, UnitKey]
 Requests = Mapping[str, int]

@@ -22,6 +22,12 @@ MAX_REJECTION_DELAY: Final = 3600.0
 INITIAL_QUARANTINE: Final = 5.0  # seconds
 MAX_QUARANTINE: Final = 300.0
 
+Rank = tuple[int, int, int, float, str]
+"""The order of units of one tenant, the first to be planned first."""
+
+Signature = tuple[object, ...]
+"""Equal for interchangeable units (`unschedulable`)."""
+
 
 class QueueState(StrEnum):
     FORMING = "forming"

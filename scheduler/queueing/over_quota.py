@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from scheduler.model.unit import UnitKey
-from scheduler.queueing.unschedulable import Rank
+from scheduler.queueing.entry import Rank
 
 Limit = tuple[str, str]  # the tenant or group that has the limit, and the resource
 

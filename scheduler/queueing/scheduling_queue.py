@@ -47,6 +47,8 @@ from scheduler.queueing.active import (
 from scheduler.queueing.entry import (
     QueuedUnit,
     QueueState,
+    Rank,
+    Signature,
     UnitView,
     differs_by_user,
     rejection_delay,
@@ -54,7 +56,7 @@ from scheduler.queueing.entry import (
 )
 from scheduler.queueing.over_quota import OverQuotaUnits
 from scheduler.queueing.unit_builder import ReservedMembers, UnitBuilder
-from scheduler.queueing.unschedulable import QueueingHint, Rank, Signature, UnschedulableUnits
+from scheduler.queueing.unschedulable import NO_TESTS, ClassHints, ClassObserver, UnschedulableUnits
 
 MAX_UNSCHEDULABLE: Final = 300.0  # seconds after which a unit is tried without an event
 SETTLED_AFTER: Final = 1.0  # seconds without a new member after which a forming gang is reported
@@ -75,6 +77,7 @@ class SchedulingQueue:
     same nodes, `fair_share_order` sorts tenants by the requests of their first unit, `tenants`
     keeps them in this order, `boost` is what a tier adds to the priority of its units in the queue;
     it causes no preemption. `on_error` hears of an error about one unit, and calls `quarantine`.
+    `observer` hears of the classes of unschedulable pods, and gives the hints of `move_to_active`.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class SchedulingQueue:
         reserved: ReservedMembers | None = None,
         has_start_reservation: Callable[[UnitKey], bool] = lambda key: False,
         on_error: Callable[[UnitKey, Exception], None] = _raise,
+        observer: ClassObserver = NO_TESTS,
     ) -> None:
         self._on_error = on_error
         self._builder = UnitBuilder(bound, group, succeeded, reserved)
@@ -108,7 +112,9 @@ class SchedulingQueue:
             tenants or ScannedTenants(fair_share_order),
         )
         self._timers: list[tuple[float, int, UnitKey]] = []
-        self._unschedulable = UnschedulableUnits(class_of)
+        self._unschedulable = UnschedulableUnits(
+            class_of, observer, lambda key: self._entries[key].ready_at
+        )
         self.over_quota = OverQuotaUnits(self._tenant_order)
         self._gated: dict[str, Pod] = {}  # uid -> pod of a complete gang behind the gang gate
         self._tokens = itertools.count()
@@ -271,10 +277,9 @@ class SchedulingQueue:
             due = min(due, entry.waiting_since + self._starving_after)
         self._set_timer(entry, due)
 
-    def move_to_active(self, now: float, hint: Callable[[Pod], QueueingHint]) -> int:
-        """Move unschedulable units that an event may help, each not before its backoff ends.
-        `hint` is called for one pod of each class."""
-        probes = self._unschedulable.helped(hint, lambda key: self._entries[key].ready_at <= now)
+    def move_to_active(self, now: float, hints: ClassHints = ()) -> int:
+        """Move units that a change may help, or whose turn to be retried has come: how many."""
+        probes = self._unschedulable.helped(hints, now)
         for key, signature in probes:
             self._probe(key, signature, now)
         return len(probes)
@@ -328,6 +333,7 @@ class SchedulingQueue:
                 self._act(self._entries[key], now, due)
             except Exception as error:
                 self._on_error(key, error)
+        self.move_to_active(now)
         return due
 
     def _act(self, entry: QueuedUnit, now: float, due: list[Unit]) -> None:
@@ -341,8 +347,9 @@ class SchedulingQueue:
         self._update_state(entry, now, unchanged=True)
 
     def next_at(self) -> float | None:
-        """When the next timer is due; may be early, never late."""
-        return self._timers[0][0] if self._timers else None
+        """When `tick` next has something to do; may be early, never late."""
+        due = (self._timers[0][0] if self._timers else None, self._unschedulable.next_at())
+        return min((at for at in due if at is not None), default=None)
 
     # --- state changes ---
 
@@ -436,19 +443,14 @@ class SchedulingQueue:
         signature = self._end_probe(entry)
         if signature is None:
             return
-        key = self._unschedulable.take_next(
-            signature, lambda key: self._entries[key].ready_at <= now
-        )
+        key = self._unschedulable.take_next(signature, now)
         if key is not None:
             self._probe(key, signature, now)
 
     def _flush(self, entry: QueuedUnit, now: float) -> None:
         """Unschedulable for long: one unit of its signature is tried without an event."""
         self._set_timer(entry, now + MAX_UNSCHEDULABLE)
-        signature = entry.signature or ()
-        key = self._unschedulable.flush(signature, now, MAX_UNSCHEDULABLE)
-        if key is not None:
-            self._probe(key, signature, now)
+        self._unschedulable.flush(entry.signature or (), now, MAX_UNSCHEDULABLE)
 
     def _put_all(self, pods: Iterable[Pod], now: float) -> QueuedUnit:
         entry: QueuedUnit | None = None

@@ -22,7 +22,9 @@ from scheduler.isolation import NoIsolation
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
+from scheduler.plan.requeueing import Requeueing
 from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.queueing.unschedulable import EquivalenceClass
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
@@ -160,12 +162,14 @@ class KubeNexusStrategy:
         self._tasks = BackgroundTasks()
         cache = cluster.cache
         self._shares = FairShares(cluster.accounts.ledger)
+        requeueing: Requeueing[EquivalenceClass] = Requeueing(cache.snapshot, cluster.memo)
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
             fair_share_order=self._shares.order if fair else _all_alike,
             tenants=FairShareTenants(self._shares) if fair else None,
             boost=lambda tier: cache.snapshot.tables.boost(tier) if fair else 0,
+            observer=requeueing,
         )
         self._tenancy = self._fair_tenancy(evicts) if fair else None
         self._cycle = SchedulingCycle(
@@ -174,7 +178,7 @@ class KubeNexusStrategy:
             tenancy=self._tenancy or _PlainPlanning(cluster),
             effects=self,
             metrics=Metrics(),
-            memo=cluster.memo,
+            requeueing=requeueing,
             now=lambda: cluster.now,
         )
 
@@ -235,9 +239,10 @@ class KubeNexusStrategy:
     def decide(self) -> None:
         self._tasks.check()
         self._prepare()
-        while (unit := self._cycle.pop()) is not None:
-            self._cluster.run.decisions += 1
-            self._cycle.schedule(unit)
+        while (unit := self._cycle.pop()) is not None or self._cycle.requeueing:
+            if unit is not None:
+                self._cluster.run.decisions += 1
+                self._cycle.schedule(unit)
             self._prepare()
 
     def _prepare(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.queueing.active import Requests, urgency
-from scheduler.queueing.unschedulable import Rank
+from scheduler.queueing.entry import Rank
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.quota.tree import TenantNode
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler.model.pod import PodKey
 from scheduler.model.unit import UnitKey
+from scheduler.queueing.entry import Rank
 from scheduler.queueing.over_quota import Limit, OverQuotaUnits
-from scheduler.queueing.unschedulable import Rank
 
 CPU: Limit = ("a", "cpu")
 GPU: Limit = ("a", "gpu")

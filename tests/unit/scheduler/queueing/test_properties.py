@@ -10,10 +10,11 @@ from policies import vocabulary
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
+from scheduler.plugins.protocol import QueueingHint
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.builders import a_pod
+from tests.unit.scheduler.queueing.hinted import Classes
 
 GANGS = (None, ("g", 2), ("h", 3))
 SIZES = {GangKey("ns", "g"): 2, GangKey("ns", "h"): 3}
@@ -32,7 +33,9 @@ class Waiting(RuleBasedStateMachine):
         self.suspended: set[GangKey] = set()
         self.refused: set[str] = set()
         self.numbers = 0
+        self.classes = Classes()
         self.queue = SchedulingQueue(
+            observer=self.classes,
             bound=lambda gang: self.bound[gang] + self.in_flight(gang),
             is_partial=lambda gang: 0 < self.bound[gang] < SIZES[gang],
         )
@@ -127,7 +130,7 @@ class Waiting(RuleBasedStateMachine):
 
     @rule(hint=st.sampled_from(QueueingHint))
     def move_to_active(self, hint: QueueingHint) -> None:
-        self.queue.move_to_active(self.now, lambda _: hint)
+        self.queue.move_to_active(self.now, self.classes.hints(lambda _: hint))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -175,7 +178,8 @@ class Waiting(RuleBasedStateMachine):
         for _ in range(3 * len(self.waiting) + 3):
             self.now += 4000.0
             self.queue.tick(self.now)
-            self.queue.move_to_active(self.now, lambda _: QueueingHint.FITS)
+            hints = self.classes.hints(lambda _: QueueingHint.FITS)
+            self.queue.move_to_active(self.now, hints)
             while (unit := self.queue.pop(self.now)) is not None:
                 self.check_popped(unit)
                 tried |= {pod.uid for pod in unit.pods}

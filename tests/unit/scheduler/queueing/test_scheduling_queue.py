@@ -9,10 +9,11 @@ import pytest
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, key_of
+from scheduler.plugins.protocol import QueueingHint
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import MAX_UNSCHEDULABLE, SchedulingQueue
-from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.builders import a_gang, a_pod
+from tests.unit.scheduler.queueing.hinted import Classes
 
 
 def always(_: Pod) -> QueueingHint:
@@ -31,7 +32,10 @@ class QueueFixture:
     bound: dict[GangKey, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.queue = SchedulingQueue(bound=lambda gang: self.bound.get(gang, 0))
+        self.classes = Classes()
+        self.queue = SchedulingQueue(
+            bound=lambda gang: self.bound.get(gang, 0), observer=self.classes
+        )
 
     def put(self, *pods: Pod) -> None:
         for pod in pods:
@@ -47,6 +51,9 @@ class QueueFixture:
 
     def take(self, *pods: Pod) -> None:
         self.queue.start_binding(key_of(pods[0]), [pod.uid for pod in pods], self.now)
+
+    def move_to_active(self, hint: Callable[[Pod], QueueingHint]) -> None:
+        self.queue.move_to_active(self.now, self.classes.hints(hint))
 
     def after(self, seconds: float) -> list[Unit]:
         self.now += seconds
@@ -83,9 +90,9 @@ def test_a_unit_that_did_not_fit_stays_unschedulable_until_an_event_may_help() -
     fixture.put(pod)
     fixture.fail(pod)
     fixture.after(60)
-    fixture.queue.move_to_active(fixture.now, never)
+    fixture.move_to_active(never)
     unhelped = fixture.pop()
-    fixture.queue.move_to_active(fixture.now, always)
+    fixture.move_to_active(always)
     assert (unhelped, fixture.pop()) == (None, ["p"])
 
 
@@ -105,7 +112,7 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
     waits = []
     for _ in range(6):
         fixture.fail(pod)
-        fixture.queue.move_to_active(fixture.now, always)
+        fixture.move_to_active(always)
         due = fixture.queue.next_at()
         assert due is not None
         waits.append(due - fixture.now)
@@ -120,7 +127,7 @@ def test_a_unit_that_an_event_helps_after_its_backoff_is_tried_at_once() -> None
     fixture.put(pod)
     fixture.fail(pod)
     fixture.after(1.5)
-    fixture.queue.move_to_active(fixture.now, always)
+    fixture.move_to_active(always)
     assert fixture.state(pod) is QueueState.ACTIVE
 
 
@@ -227,7 +234,7 @@ def test_the_rest_of_a_gang_keeps_waiting() -> None:
     fixture.take(*pods[:2])
     fixture.queue.mark_unschedulable(key_of(pods[0]), fixture.now)
     fixture.after(1)
-    fixture.queue.move_to_active(fixture.now, always)
+    fixture.move_to_active(always)
     assert fixture.pop() == ["g-2"]
 
 
@@ -283,7 +290,7 @@ def test_a_unit_that_was_tried_without_an_error_is_quarantined_shortly_again() -
     fixture.pop()
     fixture.queue.mark_unschedulable(key_of(pod), fixture.now)
     fixture.queue.tried(key_of(pod))
-    fixture.queue.move_to_active(fixture.now, always)
+    fixture.move_to_active(always)
     fixture.after(10.0)
     assert (fixture.pop(), quarantine(fixture, pod)) == (["p"], 5.0)
 
@@ -341,7 +348,7 @@ def test_a_quarantined_probe_hands_over_to_its_next_equal() -> None:
     for pod in equals:
         fixture.fail(pod)
     fixture.now += 10.0
-    fixture.queue.move_to_active(fixture.now, always)
+    fixture.move_to_active(always)
     assert fixture.pop() == ["p0"]
     quarantine(fixture, equals[0])
     assert fixture.pop() == ["p1"]

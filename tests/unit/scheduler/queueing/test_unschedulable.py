@@ -8,12 +8,14 @@ import pytest
 
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
-from scheduler.plan import planner
+from scheduler.plan import filters, planner
+from scheduler.plugins.protocol import QueueingHint
 from scheduler.queueing.entry import QueueState
+from scheduler.queueing.retry_line import AT_ONCE
 from scheduler.queueing.scheduling_queue import MAX_UNSCHEDULABLE, SchedulingQueue
-from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.builders import a_pod
+from tests.unit.scheduler.queueing.hinted import Classes
 
 
 class Backlog:
@@ -21,7 +23,8 @@ class Backlog:
 
     def __init__(self, each: int, classes: int = 3) -> None:
         self.now = 100.0
-        self.queue = SchedulingQueue(bound=lambda _: 0)
+        self.classes = Classes()
+        self.queue = SchedulingQueue(bound=lambda _: 0, observer=self.classes)
         self.hints: Counter[str] = Counter()
         self.pods = [
             a_pod(f"c{kind}-{i:04}", cpu=str(10 + kind))
@@ -38,7 +41,7 @@ class Backlog:
             self.hints[pod.key.name[:2]] += 1
             return hint
 
-        return self.queue.move_to_active(self.now, count)
+        return self.queue.move_to_active(self.now, self.classes.hints(count))
 
     def popped(self) -> list[Unit]:
         units = []
@@ -156,23 +159,55 @@ def test_a_unit_that_is_tried_for_days_is_in_the_heap_once() -> None:
     assert len(heap) == 2
 
 
+def test_units_that_leave_do_not_pile_up_in_the_heap() -> None:
+    """One unit stays, so that its signature does."""
+    backlog = Backlog(each=1, classes=1)
+    for i in range(2000):
+        pod = a_pod(f"passing-{i}", cpu="10")
+        backlog.queue.put(pod, backlog.now)
+        backlog.popped()
+        backlog.queue.remove(pod.uid, backlog.now)
+    (heap,) = vars(backlog.queue)["_unschedulable"]._heaps.values()
+    assert len(heap) <= 66
+
+
+def test_where_only_planning_can_tell_a_few_units_are_tried_at_a_time() -> None:
+    backlog = Backlog(each=2, classes=100)
+    backlog.now += 60.0
+    backlog.move_to_active(QueueingHint.LIKELY)
+    tries = []
+    while (due := backlog.queue.next_at()) is not None and due < backlog.now + 1.0:
+        tries.append(len(backlog.popped()))
+        backlog.now = max(backlog.now, due)
+        backlog.queue.tick(backlog.now)
+    assert (max(tries), sum(tries) + len(backlog.popped())) == (AT_ONCE, 100)
+
+
+def test_units_that_fit_do_not_wait_in_the_line() -> None:
+    backlog = Backlog(each=1, classes=100)
+    backlog.now += 60.0
+    backlog.move_to_active(QueueingHint.LIKELY)
+    first = len(backlog.popped())
+    assert (first, backlog.move_to_active(QueueingHint.FITS)) == (AT_ONCE, 100)
+
+
 def test_a_backlog_of_thousands_does_not_slow_pods_that_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Counted in plans and hints, through the whole cycle."""
+    """Counted in plans and in tests of classes, through the whole cycle."""
     counts: Counter[str] = Counter()
-    plan, helps = planner.plan, planner.helps
+    plan, open_rows = planner.plan, filters.open_rows
 
     def counted_plan(*args: Any, **more: Any) -> Any:
         counts["plans"] += 1
         return plan(*args, **more)
 
-    def counted_helps(*args: Any) -> bool:
-        counts["hints"] += 1
-        return helps(*args)
+    def counted_test(*args: Any) -> Any:
+        counts["tests"] += 1
+        return open_rows(*args)
 
     monkeypatch.setattr(planner, "plan", counted_plan)
-    monkeypatch.setattr(planner, "helps", counted_helps)
+    monkeypatch.setattr(filters, "open_rows", counted_test)
 
     async def story() -> tuple[int, Counter[str], int]:
         bench = Bench()
@@ -193,8 +228,8 @@ def test_a_backlog_of_thousands_does_not_slow_pods_that_fit(
 
     first, after, bound = asyncio.run(story())
     assert (first, bound) == (5000, 30)
-    # One plan for each small pod; one hint for each deletion, and no unit is helped by it.
-    assert after == {"plans": 30, "hints": 30}
+    # One plan for each small pod; no deletion frees as much as a unit of the backlog requests.
+    assert after == {"plans": 30}
 
 
 def test_a_deleted_unit_at_the_head_of_its_class_hides_none_behind_it() -> None:
@@ -213,7 +248,7 @@ def test_a_class_whose_probe_waits_for_its_turn_keeps_no_other_class_waiting() -
         QueueingHint.PERHAPS if pod.key.name.startswith("c0") else QueueingHint.NONE
     )
     moved = [
-        backlog.queue.move_to_active(backlog.now, only_first),
+        backlog.queue.move_to_active(backlog.now, backlog.classes.hints(only_first)),
         backlog.move_to_active(QueueingHint.PERHAPS),
         backlog.move_to_active(QueueingHint.PERHAPS),
     ]

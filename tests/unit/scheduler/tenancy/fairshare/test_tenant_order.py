@@ -12,7 +12,7 @@ from scheduler.model.attributes import SYSTEM_CRITICAL
 from scheduler.model.pod import PodKey
 from scheduler.model.unit import UnitKey
 from scheduler.queueing.active import ActiveQueue, ScannedTenants
-from scheduler.queueing.unschedulable import Rank
+from scheduler.queueing.entry import Rank
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.fairshare.tenant_order import FairShareTenants
 from scheduler.tenancy.quota.ledger import Ledger

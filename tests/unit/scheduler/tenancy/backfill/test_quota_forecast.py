@@ -106,3 +106,30 @@ def test_only_limits_that_apply_to_a_pod_keep_it_waiting(own: int, tenant: str, 
     over_quota = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
     found = (bench.api.nodes()["more"], over_quota)
     assert found == ("" if text else "n2", [("more", text)] if text else [])
+
+
+def test_a_deleted_unit_with_a_start_reservation_hides_no_other() -> None:
+    """The reservation of a deleted pod stays until the next check."""
+
+    async def story() -> Bench:
+        bench = Bench()
+        bench.scheduler.adopt(tables(t={"max": {GPU: 2}}))
+        for name in ("n1", "n2"):
+            bench.node(name, gpus=2)
+            running_pod(bench, f"r-{name}", name, "300s", **of("u"))
+        bench.node("n3", gpus=1)
+        pending_pod(bench, "gone", "1h", gpus=2, priority=5, preemptionPolicy="Never", **of("u"))
+        await bench.settle()
+        await bench.settle(1.5)
+        pending_pod(bench, "p", "1h", gpus=2, **of("t"))
+        await bench.settle()
+        await bench.settle(1.5)
+        bench.delete("gone")
+        pending_pod(bench, "more", "400s", preemptionPolicy="Never", **of("t"))
+        await bench.settle()
+        return bench
+
+    bench = asyncio.run(story())
+    estimated = [name for name, _ in bench.events(events.START_ESTIMATED)]
+    waits = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
+    assert (estimated, bench.api.nodes()["more"], waits) == (["gone", "p"], "", [("more", WAITS)])

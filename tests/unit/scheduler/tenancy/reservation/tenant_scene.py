@@ -1,5 +1,6 @@
 """A scheduler and ResourceReservations for tenants, with an API server in memory."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,9 +18,9 @@ def at(seconds: float) -> str:
 class TenantReservationScene:
     """Two nodes of four CPUs, a scheduler, and reservations by name."""
 
-    def __init__(self, bench: Bench | None = None) -> None:
+    def __init__(self, bench: Bench | None = None, *, make: Callable[..., Bench] = Bench) -> None:
         self.store = FakeReservations()
-        self._start(bench or Bench(reservations=self.store))
+        self._start(bench or make(reservations=self.store))
 
     def _start(self, bench: Bench) -> None:
         self.bench = bench

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
+from tests.unit.scheduler.faults import Faults
 from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.reservation.tenant_scene import TenantReservationScene, at
@@ -209,3 +210,24 @@ def test_begin_and_end_are_reported() -> None:
         ("r", "reserved for tenant t: 2 nodes"),
         ("r", "released the capacity reserved for tenant t: its time has ended"),
     ]
+
+
+@pytest.mark.parametrize("seam", ["filter", "charge"])
+def test_an_error_about_one_reservation_leaves_the_others(seam: str) -> None:
+    """Reservation bad meets errors at first, and is tried again after a pause."""
+
+    async def story() -> list[list[str]]:
+        faults = Faults(seam)
+        scene = TenantReservationScene(make=faults.bench)
+        for name in ("bad", "good"):
+            scene.reserve(name, count=1, resources={"cpu": "1"})
+        found = []
+        for seconds in (0.0, 4.0, 2.0):
+            await scene.bench.settle(seconds)
+            await follow(scene.bench)
+            reserved = scene.bench.scheduler.cache.reserved
+            found.append(sorted(key.name.rstrip("/") for key in reserved if reserved.of(key)))
+            faults.armed.clear()
+        return found
+
+    assert asyncio.run(story()) == [["good"], ["good"], ["bad", "good"]]

@@ -102,6 +102,10 @@ _INTERNAL_ERRORS = Counter(
     "Exceptions while a request was served, by step; the request is denied where it decides.",
     ["step"],
 )
+_OVERLOADED = Counter(
+    "kubenexus_webhook_overload_rejections_total",
+    "Requests rejected because too many bytes waited for a decision.",
+)
 
 
 class _Guard:
@@ -166,6 +170,12 @@ def event(reason: str) -> None:
     """Count a reported Event."""
     with _guarded():
         _EVENTS.labels(reason).inc()
+
+
+def overloaded() -> None:
+    """Count a request that is rejected because too many wait."""
+    with _guarded():
+        _OVERLOADED.inc()
 
 
 def internal_error(step: str) -> None:

@@ -32,13 +32,12 @@ from webhook.admission.decide import Decision, Facts
 from webhook.facts.errors import FactsUnavailable
 from webhook.review import codec
 from webhook.review.codec import NotAReview, Review
+from webhook.serve.decision_queues import LIGHT_BYTES
 
 logger = logging.getLogger(__name__)
 
 # Twice what the API server can store plus an envelope: an object and its predecessor.
 BODY_LIMIT: Final = 7 * 1024 * 1024
-# A larger body would keep the loop from its sockets for too long.
-FAST_PATH_LIMIT: Final = 128 * 1024
 # Namespaces remembered as watched: more than clusters have.
 NAMESPACE_LIMIT: Final = 20_000
 # In the denial of an object on which the decision raised an exception.
@@ -120,18 +119,20 @@ class ReviewHandler:
     def answer(self, path: str, body: bytes) -> bytes:
         """The answer to the review in the body; raises `NotAReview`."""
         started = self._clock()
-        return self._answer(path, codec.parse(body), started)
+        return self._answer(path, _parsed(body), started)
 
     def answer_now(self, path: str, body: bytes) -> bytes | None:
         """The same; None where it may need a lookup, is large, or is no review."""
-        if len(body) > FAST_PATH_LIMIT:
+        if len(body) > LIGHT_BYTES:
             return None
         started = self._clock()
         try:
             review = codec.parse(body)
-        except NotAReview:
+            if self._needs_lookup(review):
+                return None
+        except Exception:  # the way through WSGI answers it, and reports the cause
             return None
-        return None if self._needs_lookup(review) else self._answer(path, review, started)
+        return self._answer(path, review, started)
 
     def _needs_lookup(self, review: Review) -> bool:
         """Whether the decision may have to wait for the API server."""
@@ -144,6 +145,24 @@ class ReviewHandler:
         )
 
     def _answer(self, path: str, review: Review, started: float) -> bytes:
+        """The answer; whatever raises on the way there is a denial of this review."""
+        try:
+            decision, policies = self._decision(path, review)
+            body = _rendered(review, decision, audit.annotations(decision))
+        except Exception:
+            _report("answer", review)
+            decision, policies = _failed(), PolicySet()
+            body = _rendered(review, decision, {})
+        metrics.review(path, allowed=decision.allowed, seconds=self._clock() - started)
+        _record_events(
+            review,
+            lambda: audit.reports(review, decision, policies, defaults=self._event_defaults),
+            self._record,
+        )
+        return body
+
+    def _decision(self, path: str, review: Review) -> tuple[Decision, PolicySet]:
+        """The decision, and the policies that it is by."""
         unready = self._policies.unready_reason()  # before `current`: a set may come in between
         in_force = self._policies.current
         decide_on = _DECIDERS[path]
@@ -168,21 +187,7 @@ class ReviewHandler:
                     "rules": [f"{f.policy}/{f.rule}" for f in decision.failures],
                 },
             )
-        body = codec.answer(
-            review.uid,
-            allowed=decision.allowed,
-            message=decision.message,
-            warnings=decision.warnings,
-            patch=decision.patch,
-            audit=audit.annotations(decision),
-        )
-        metrics.review(path, allowed=decision.allowed, seconds=self._clock() - started)
-        _record_events(
-            review,
-            lambda: audit.reports(review, decision, in_force, defaults=self._event_defaults),
-            self._record,
-        )
-        return body
+        return decision, in_force
 
     def _facts(self, review: Review, unready: str | None) -> Facts:
         """The facts; without policies every object would pass, so there is no decision."""
@@ -286,12 +291,46 @@ def _decided(review: Review, decide_on: Callable[[], Decision]) -> Decision:
             "retry, and contact the cluster admin if it persists",
         )
     except Exception:
-        logger.exception(
-            "admission decision failed", extra={"uid": review.uid, "kind": review.kind}
-        )
-        return decide.denied(
-            "internal", f"{INTERNAL_FAILURE} on this object; contact the cluster admin"
-        )
+        _report("decide", review)
+        return _failed()
+
+
+def _failed() -> Decision:
+    return decide.denied(
+        "internal", f"{INTERNAL_FAILURE} on this object; contact the cluster admin"
+    )
+
+
+def _report(step: str, review: Review) -> None:
+    """Log the exception under way, and count it."""
+    logger.exception(
+        "admission decision failed",
+        extra={"step": step, "uid": review.uid, "kind": review.kind},
+    )
+    metrics.internal_error(step)
+
+
+def _parsed(body: bytes) -> Review:
+    """The review; a body on which the parser itself fails is no review."""
+    try:
+        return codec.parse(body)
+    except NotAReview:
+        raise
+    except Exception as exc:
+        logger.exception("request body cannot be read", extra={"bytes": len(body)})
+        metrics.internal_error("parse")
+        raise NotAReview("the body cannot be read; see the log") from exc
+
+
+def _rendered(review: Review, decision: Decision, annotations: Mapping[str, str]) -> bytes:
+    return codec.answer(
+        review.uid,
+        allowed=decision.allowed,
+        message=decision.message,
+        warnings=decision.warnings,
+        patch=decision.patch,
+        audit=annotations,
+    )
 
 
 def _record_events(
@@ -304,6 +343,7 @@ def _record_events(
             record(report)
     except Exception:
         logger.exception("recording Events failed", extra={"uid": review.uid, "kind": review.kind})
+        metrics.internal_error("events")
 
 
 def _text(text: str, status: int = 200) -> Response:

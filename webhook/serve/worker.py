@@ -1,13 +1,13 @@
 """
 A gunicorn worker whose threads handle complete requests only.
 
-One loop owns every socket. It answers a plain review itself where every fact is in memory, one per
-connection and turn. All other requests go to threads: a thread gets the bytes of a request and
-returns the bytes of a response.
+One loop owns every socket. It answers a plain review itself where every fact is in memory. All
+other requests go to threads: a thread gets the bytes of a request and returns the bytes of a
+response. `webhook.serve.decision_queues` has them in between, fair between namespaces.
 
-    accepted --> HANDSHAKE --> READING --complete request--> DECIDING (a thread) --> WRITING
-                                 ^  +------- a review, facts in memory ----------------^ |
-                                 +--------------------- keep-alive ----------------------+
+    accepted --> HANDSHAKE --> READING --complete request--> DECIDING (queued) --> WRITING
+                                 ^                                                   |
+                                 +-------------------- keep-alive -------------------+
     a rejected request: WRITING --> DRAINING, so that the client reads the response --> closed
 
 A slow client costs a file descriptor and a buffer, and never a thread. Limits bound both: seconds
@@ -28,11 +28,9 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from functools import partial
-from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, cast
 
@@ -44,6 +42,7 @@ from gunicorn.workers.base import Worker
 from webhook import metrics
 from webhook.serve import client_auth, http_responses, tls
 from webhook.serve.app import BODY_LIMIT
+from webhook.serve.decision_queues import Answer, DecisionQueues, Waiting
 from webhook.serve.http_framing import RequestFramer, RequestRejected
 
 logger = logging.getLogger(__name__)
@@ -58,6 +57,7 @@ ACCEPTS: Final = 16  # new connections per turn of the loop
 TICK: Final = 0.5
 SWEEP_SECONDS: Final = 0.1  # between two checks for overdue connections
 
+_OVERLOADED: Final = "too many large requests wait for a decision; try again"
 _CLOSED: Final = (OSError,)  # TLS errors included
 _WAIT: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
@@ -112,13 +112,18 @@ class WholeRequestWorker(Worker):
     def prepare(self) -> None:
         """Create what `run` needs, in the worker process."""
         self._poll = selectors.DefaultSelector()
-        self._pool = ThreadPoolExecutor(self.cfg.threads, thread_name_prefix="review")
+        self._decisions: DecisionQueues[Connection] = DecisionQueues(
+            self.cfg.threads,
+            decide=self._decide_now,
+            handle=self._handle,
+            wake=self._wake_loop,
+            failed=http_responses.rejection("500 Internal Server Error", "see the log"),
+        )
         self._connections: dict[int, Connection] = {}  # number -> connection
         self._numbers = 0
         self._buffered = 0
         self._swept_at = 0.0
         self._ready: list[Connection] = []  # answered, and the next request may be in memory
-        self._done: SimpleQueue[tuple[Connection, bytes, bool]] = SimpleQueue()  # by threads
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
@@ -154,14 +159,15 @@ class WholeRequestWorker(Worker):
             self._turn(0.05)
         for connection in list(self._connections.values()):
             self._close(connection)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._decisions.stop()
 
     def _turn(self, timeout: float = TICK) -> None:
         ready, self._ready = self._ready, []
-        for key, _ in self._poll.select(0 if ready else timeout):
+        for key, _ in self._poll.select(0 if ready or self._decisions.has_light else timeout):
             key.data(key.fileobj)
         for connection in ready:
             connection.step(None)
+        self._send(self._decisions.decide())
         now = time.monotonic()
         if now - self._swept_at < SWEEP_SECONDS:
             return
@@ -197,6 +203,9 @@ class WholeRequestWorker(Worker):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self._connections) >= self.cfg.worker_connections:
                 self._evict_connection(lambda connection: True)
+            if len(self._connections) >= self.cfg.worker_connections:
+                sock.close()  # all wait for a decision
+                continue
             try:
                 tls_socket = ssl_context(self.cfg).wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False
@@ -277,15 +286,14 @@ class WholeRequestWorker(Worker):
         self._buffered -= end
         review = connection.framer.review(request)
         connection.framer = RequestFramer(body_limit=BODY_LIMIT)
-        body = self._answer_now(connection, review)
-        if body is not None:
-            keep = self.alive  # read late: SIGTERM may have come during the decision
-            response = http_responses.success(body, now=time.time(), keep=keep)
-            self._start_writing(connection, response, keep=keep)
-            return True
         connection.enter(Phase.DECIDING, time.monotonic(), None)
         self._await(connection, 0)
-        self._pool.submit(self._handle, connection, request)
+        for other in self._decisions.put(Waiting(connection, request, review)):
+            metrics.overloaded()
+            overloaded = http_responses.rejection("503 Service Unavailable", _OVERLOADED)
+            self._start_writing(other, overloaded, keep=False)
+            if other is not connection:
+                other.step(None)
         return True
 
     def _write(self, connection: Connection) -> bool:
@@ -333,42 +341,45 @@ class WholeRequestWorker(Worker):
     def _take_responses(self, _: object) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
-        with contextlib.suppress(Empty):
-            while True:
-                connection, response, keep = self._done.get_nowait()
-                if connection.number in self._connections:
-                    self._start_writing(connection, response, keep=keep)
-                    connection.step(None)
+        self._send(self._decisions.answers())
+
+    def _send(self, answers: Iterable[Answer[Connection]]) -> None:
+        for answer in answers:
+            connection = answer.connection
+            if connection.number in self._connections:
+                self._start_writing(connection, answer.response, keep=answer.keep)
+                connection.step(None)
 
     def _start_writing(self, connection: Connection, response: bytes, *, keep: bool) -> None:
         connection.response = memoryview(response)
         connection.after_response = Phase.READING if keep else Phase.DRAINING
         connection.enter(Phase.WRITING, time.monotonic(), RESPONSE_SECONDS)
 
-    def _answer_now(self, connection: Connection, review: tuple[str, bytes] | None) -> bytes | None:
-        """The body that answers a plain review; None: a thread answers the request."""
-        if review is None or self._fast_path is None:
+    def _decide_now(self, waiting: Waiting[Connection]) -> tuple[bytes, bool] | None:
+        """The response to a plain review; None: a thread answers the request."""
+        if waiting.review is None or self._fast_path is None:
             return None
         try:
-            return self._fast_path(*review, connection.client)
+            body = self._fast_path(*waiting.review, waiting.connection.client)
         except Exception:
             logger.exception("fast path failed; a thread answers the review")
+            metrics.internal_error("fast path")
             return None
+        if body is None:
+            return None
+        keep = self.alive  # read late: SIGTERM may have come during the decision
+        return http_responses.success(body, now=time.time(), keep=keep), keep
 
-    def _handle(self, connection: Connection, request: bytes) -> None:
+    def _handle(self, waiting: Waiting[Connection]) -> tuple[bytes, bool]:
         """In a thread: touches no socket."""
         try:
-            response, keep = self._respond(connection, request)
+            return self._respond(waiting.connection, waiting.request)
         except (ParseException, NoMoreData, StopIteration):
-            response, keep = http_responses.rejection("400 Bad Request", "this is not HTTP"), False
+            return http_responses.rejection("400 Bad Request", "this is not HTTP"), False
         except Exception:
             logger.exception("request failed")
-            response, keep = (
-                http_responses.rejection("500 Internal Server Error", "see the log"),
-                False,
-            )
-        self._done.put((connection, response, keep))
-        self._wake_loop()
+            metrics.internal_error("request")
+            return http_responses.rejection("500 Internal Server Error", "see the log"), False
 
     def _respond(self, connection: Connection, request: bytes) -> tuple[bytes, bool]:
         parsed = next(RequestParser(self.cfg, [request], connection.peer))

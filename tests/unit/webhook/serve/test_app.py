@@ -9,6 +9,7 @@ from tests.unit.webhook.serve.fakes import FakeFactSource, FakePolicies, a_body
 from webhook.facts.errors import FactsUnavailable
 from webhook.serve import app as shell
 from webhook.serve.app import create_app
+from webhook.serve.decision_queues import LIGHT_BYTES
 
 Json = dict[str, Any]
 
@@ -154,9 +155,7 @@ def owned(pod: Json) -> Json:
             a_body(owned(a_pod(labels=in_gang(size=None)))), False, id="the controller knows more"
         ),
         pytest.param(b"{", False, id="no review"),
-        pytest.param(
-            a_body(a_pod(annotations={"a": "x" * shell.FAST_PATH_LIMIT})), False, id="too large"
-        ),
+        pytest.param(a_body(a_pod(annotations={"a": "x" * LIGHT_BYTES})), False, id="too large"),
     ],
 )
 def test_a_review_without_lookups_is_answered_in_the_loop(body: bytes, want: bool) -> None:

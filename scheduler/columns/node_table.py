@@ -38,6 +38,7 @@ Codes = NDArray[np.int32]
 _CHANGES_KEPT: Final = 4096  # changes of amounts; beyond it the older half is dropped
 ABSENT: Final = 0  # the code of "this node does not have the label"
 _SPARE_COLUMNS: Final = 16  # of resources, beyond twice those in use
+_NOTHING: Final[Counter[str]] = Counter()  # never changed
 _DEFAULT_REQUESTS: Final = ("default request of cpu", "default request of memory")
 T = TypeVar("T", bound=np.generic)
 TaintSet = tuple[tuple[Taint, ...], bool]
@@ -71,6 +72,9 @@ class NodeTable:
         self._allocatable: dict[str, Ints] = {}
         self._free: dict[str, Ints] = {}
         self._sums = SaturatingSums()  # of `_free` and `default_requests`
+        # Row -> resource -> what pods there use of it. No node has the resource, so that it needs
+        # no column: a pod that another scheduler bound may name thousands.
+        self._unknown: dict[int, Counter[str]] = {}
         self._columns_kept = _SPARE_COLUMNS  # of resources; beyond it unused ones are dropped
         self._no_amounts, self._no_codes = _nothing(self._size)
         self._labels: dict[str, CodedColumn[str | None]] = {}  # by key; None: ABSENT
@@ -121,6 +125,7 @@ class NodeTable:
         for column in (*self._allocatable.values(), *self._free.values(), *self.default_requests):
             column[row] = 0
         self._sums.drop(row)
+        self._unknown.pop(row, None)
         self._touch(row)
         self._free_rows.append(row)
         self.statics += 1
@@ -130,12 +135,9 @@ class NodeTable:
         for name, count in amounts:
             free = self._free.get(name)
             if free is None:
-                if not count:
-                    continue
-                self._drop_unused_columns()
-                self._ensure(name)
-                free = self._free[name]
-            self._sums.add(free, name, row, -sign * count)
+                self._use_unknown(row, name, sign * count)
+            else:
+                self._sums.add(free, name, row, -sign * count)
         self._touch(row)
 
     def use_defaults(self, row: int, default_requests: DefaultRequests, sign: int) -> None:
@@ -156,11 +158,15 @@ class NodeTable:
         return None if start < 0 else set(self._changed_rows[start:])
 
     def free(self, resource: str) -> Ints:
-        """Free amounts of every row, read only; below zero where a node is overcommitted."""
+        """Free amounts of every row, read only; below zero where a node is overcommitted. Zero
+        everywhere for a resource that no node has, used or not."""
         return self._free.get(resource, self._no_amounts)
 
     def free_at(self, row: int, resource: str) -> int:
-        return int(self.free(resource)[row])
+        free = self._free.get(resource)
+        if free is None:
+            return -self._unknown.get(row, _NOTHING)[resource]
+        return free.item(row)
 
     def allocatable(self, resource: str) -> Ints:
         """Of every row, read only."""
@@ -231,6 +237,7 @@ class NodeTable:
             (name, column.item(row) - self._sums.exact(self._free[name], name, row))
             for name, column in self._allocatable.items()
         ]
+        used += self._unknown.get(row, _NOTHING).items()
         used += [
             (name, self._sums.exact(column, name, row))
             for name, column in zip(_DEFAULT_REQUESTS, self.default_requests, strict=True)
@@ -279,7 +286,18 @@ class NodeTable:
     def _ensure(self, resource: str) -> None:
         if resource not in self._allocatable:
             self._allocatable[resource] = np.zeros(self._size, dtype=np.int64)
-            self._free[resource] = np.zeros(self._size, dtype=np.int64)
+            self._free[resource] = free = np.zeros(self._size, dtype=np.int64)
+            for row in [row for row, used in self._unknown.items() if resource in used]:
+                self._sums.add(free, resource, row, -self._unknown[row][resource])
+                self._use_unknown(row, resource, -self._unknown[row][resource])
+
+    def _use_unknown(self, row: int, resource: str, change: int) -> None:
+        used = self._unknown.setdefault(row, Counter())
+        used[resource] += change
+        if not used[resource]:
+            del used[resource]
+            if not used:
+                del self._unknown[row]
 
     def _drop_unused_columns(self) -> None:
         """Of resources that no node has and no pod on a node uses. The cost is shared by the

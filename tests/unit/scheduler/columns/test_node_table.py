@@ -175,3 +175,22 @@ def test_a_label_that_comes_back_is_seen() -> None:
     found.append(table.labelled("disk", "ssd").any())
     table.put(a_node("n", labels={"disk": "ssd"}))
     assert [*found, table.labelled("disk", "ssd").any()] == [True, False, True]
+
+
+def test_resources_that_no_node_has_need_no_column() -> None:
+    snapshot = Snapshot.of([a_node("a"), a_node("b")])
+    table, before = snapshot.table, snapshot.state()
+    requests = {f"example.com/x{i}": str(i + 1) for i in range(2_000)}
+    pod = a_pod("p", containers=[{"resources": {"requests": requests}}])
+    snapshot.charge(pod, "a")
+    assert sorted(table.resources()) == ["cpu", "memory", "pods"]
+    assert dict(table.used_at(table.rows["a"])) == {**dict(pod.spec.requests), **DEFAULTS}
+    snapshot.put_node(replace(a_node("a"), allocatable=(("example.com/x4", 7), ("pods", 110))))
+    assert [table.free_at(table.rows[name], "example.com/x4") for name in ("a", "b")] == [2, 0]
+    assert dict(table.used_at(table.rows["a"])) == {**dict(pod.spec.requests), **DEFAULTS}
+    snapshot.release(pod, "a")
+    snapshot.put_node(a_node("a"))
+    assert snapshot.state() == before
+
+
+DEFAULTS = {"default request of cpu": 100, "default request of memory": 200 * 2**20}

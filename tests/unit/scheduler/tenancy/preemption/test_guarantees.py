@@ -98,3 +98,42 @@ def test_breached_guarantee(
         for amounts in (released, leaving)
     )
     assert ledger.breached_guarantee(rows, leaving_rows) == breached
+
+
+@pytest.mark.parametrize(
+    ("guarantees", "pods", "sufficient", "expected"),
+    [
+        pytest.param(
+            {"a": 1},
+            "a1 a2 b1",
+            ["a1 a2", "a2 b1"],
+            "a2 b1",
+            id="without the more expensive pod of a tenant it does not fit, without the other it does",
+        ),
+        pytest.param(
+            {"a": 2},
+            "a1 a2 a3 b1",
+            ["a1 a3", "a1 a2", "a2 a3", "a3 b1"],
+            "a3 b1",
+            id="after a set that was searched before",
+        ),
+        pytest.param({"a": 2}, "a1 a2 a3 b1", ["a1 a3", "a1 a2", "a2 a3"], "", id="no valid set"),
+    ],
+)
+def test_sets_of_victims_are_tried_until_one_leaves_guarantees_intact(
+    guarantees: dict[str, int], pods: str, sufficient: list[str], expected: str
+) -> None:
+    """The preemptor fits without any of the `sufficient` sets; the search returns the first."""
+    ledger = ledger_of(**guarantees)
+    able = victim_groups(pods, ledger)
+
+    def search(among: list[VictimGroup]) -> PreemptionPlan | None:
+        by_key = {group.key: group for group in among}
+        for names in map(str.split, sufficient):
+            if by_key.keys() >= set(names):
+                return PreemptionPlan(tuple(by_key[name] for name in names), Placed(()))
+        return None
+
+    keeper = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, preemptor=("c", {GPU: 1}))
+    plan = keeper.choose(able, search)
+    assert (" ".join(group.key for group in plan.groups) if plan else "") == expected

@@ -6,6 +6,7 @@ one after another. Before a scheduler starts, the pods of the hostile namespace 
 ended it must not hide what ends it next.
 """
 
+import os
 import re
 import threading
 import time
@@ -101,6 +102,13 @@ class Census:
         """Process -> the longest time in seconds in which its health endpoint did not answer."""
         return {one.child.name: round(one.longest_silence, 1) for one in self.watched if one.health}
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """Process -> the CPU that it and its workers used since their start."""
+        return {
+            one.child.name: round(sum(map(_cpu, (one.child.pid, *workers_of(one.child)))), 1)
+            for one in self.watched
+        }
+
     def look(self) -> None:
         for one in self.watched:
             if one.revival is not None and one.revival.is_alive():
@@ -160,6 +168,17 @@ def workers_of(child: Child) -> frozenset[int]:
     except OSError:
         return frozenset()
     return frozenset(map(int, listed.split()))
+
+
+def _cpu(pid: int | None) -> float:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    # The second field is the command in brackets and may hold anything; user and system time
+    # are the twelfth and thirteenth after it.
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _size(log: Path) -> int:

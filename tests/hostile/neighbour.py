@@ -4,7 +4,8 @@ The other tenant: pods and gangs at a steady pace, each deleted once all of it i
     every tick: create a pod, or the four pods of a gang ──▶ seen bound by a watch ──▶ deleted
 
 It records how long each creation took and how long each unit waited from its last creation to the
-bind of its last pod, and keeps the message of every creation that failed.
+bind of its last pod, and keeps the message of every creation that failed. The lag of its own watch
+tells an API server that is late with events from a scheduler that is late.
 """
 
 import contextlib
@@ -61,6 +62,8 @@ class Neighbour:
         self.units: dict[int, Unit] = {}
         self._unit_of: dict[str, Unit] = {}
         self.creates: list[float] = []  # seconds that each took
+        self._created: dict[str, float] = {}  # pod -> when, until its first event
+        self.event_lags: list[float] = []  # seconds from a creation to the first event of the pod
         self.failures: list[str] = []
 
     def __enter__(self) -> Self:
@@ -130,6 +133,8 @@ class Neighbour:
         finally:
             with self._lock:
                 self.creates.append(time.monotonic() - start)
+        with self._lock:
+            self._created[name] = time.monotonic()
         return True
 
     def _pod(self, name: str, number: int, size: int) -> Json:
@@ -168,6 +173,9 @@ class Neighbour:
 
     def _see(self, pod: Json) -> None:
         name = pod["metadata"]["name"]
+        with self._lock:
+            if (created := self._created.pop(name, None)) is not None:
+                self.event_lags.append(time.monotonic() - created)
         if not pod["spec"].get("nodeName"):
             return
         with self._lock:
@@ -203,6 +211,7 @@ def summary(neighbour: Neighbour) -> Json:
         "pending": neighbour.pending(),
         "create_seconds": _figures(creates),
         "bound_seconds": _figures(waits),
+        "event_seconds": _figures(neighbour.event_lags),
     }
 
 

@@ -59,7 +59,7 @@ def run(
             seconds = time.monotonic() - start
             other.finish(*([0.0] if census.hopeless else []))
             census.look()
-            shown = neighbour.summary(other)
+            shown, cpu = neighbour.summary(other), census.cpu_seconds()
         return {
             "seed": seed,
             "admission": admission,
@@ -68,6 +68,7 @@ def run(
             "neighbour": shown,
             "ends": [asdict(end) for end in census.ends],
             "silences": census.silences(),
+            "cpu_seconds": cpu,
             "scheduler_metrics": site.figures(),
             "lease": {"before": lease, "after": site.lease()},
             "tracebacks": {name: tracebacks(log) for name, log in site.logs().items()},

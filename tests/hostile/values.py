@@ -114,8 +114,8 @@ class Draw:
 
     def resource(self) -> str:
         if self.odd(0.1):
-            # A size of zero ends the API server's own handler in a division.
-            return f"hugepages-{1 + self.whole()}{self.pick(SUFFIXES)}"
+            # A size beyond its own range ends the API server's handler in a division by zero.
+            return f"hugepages-{1 + self.whole(10**6)}Mi"
         if self.chance(0.85):
             return self.pick(RESOURCES)
         return f"x{self.whole(10**6)}.example.com/r{self.whole(100)}"

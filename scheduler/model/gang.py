@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from policies import bounds
 from policies.json_fields import Json, mapping
+from policies.text import shown
 from scheduler.errors import ModelError
 from scheduler.model.fields import lasting
 
@@ -63,5 +64,5 @@ def _pod_group_size(obj: Json, parent: Json, field: str, path: str) -> int:
     about = mapping(obj.get("metadata"))
     name = f"{about.get('namespace')}/{about.get('name')}"
     raise ModelError(
-        f"PodGroup {name}: {path}.{field} is {value!r}, want a whole number of at least 1"
+        f"PodGroup {name}: {path}.{field} is {shown(value)}, want a whole number of at least 1"
     )

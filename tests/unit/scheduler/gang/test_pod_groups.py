@@ -67,6 +67,18 @@ def test_objects_are_read(found: PodGroup, want: PodGroup) -> None:
             "PodGroup ns/g: spec.minMember is 0, want a whole number of at least 1",
             id="nobody",
         ),
+        pytest.param(
+            read_x_k8s_pod_group,
+            x_group(minMember="7" * 200_000),
+            f"PodGroup ns/g: spec.minMember is '{'7' * 40}'..., want a whole number of at least 1",
+            id="a text of any length is cut, so that no tenant fills the log",
+        ),
+        pytest.param(
+            read_x_k8s_pod_group,
+            x_group(minMember=[["3"]]),
+            "PodGroup ns/g: spec.minMember is a list, want a whole number of at least 1",
+            id="a list of any depth",
+        ),
     ],
 )
 def test_invalid_fields_are_named(read: Any, obj: dict[str, Any], text: str) -> None:

@@ -13,7 +13,7 @@ import difflib
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -276,7 +276,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
     return {name for part in parts for name in part.get("properties", {})}
 
 
-@cache
+@lru_cache(maxsize=64)
 def _schema(model: type[BaseModel]) -> Mapping[str, Any]:
     return model.model_json_schema(by_alias=True)
 

@@ -26,7 +26,7 @@ facts are left out and listed in `problems`. The scheduler tracks what is in use
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -277,23 +277,23 @@ def _labelled_zones(facts: StringMap, problems: list[str]) -> Iterator[tuple[int
         yield index, zone
 
 
-@cache
+@lru_cache(maxsize=256)
 def _keys(index: int) -> StringMap:
     facts = ("cpus", "memory", "bandwidth")
     return {fact: vocabulary.numa_node_label(index, fact) for fact in facts}
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _distance_key(node: int, other: int) -> str:
     return vocabulary.numa_node_label(node, f"distance-{other}")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _gpu_keys(index: int) -> tuple[str, str]:
     return vocabulary.gpu_numa_labels(index)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _all_gpu_keys(gpus: int) -> frozenset[str]:
     return frozenset(key for index in range(min(gpus, MOST_GPUS)) for key in _gpu_keys(index))
 

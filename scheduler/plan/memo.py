@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler import bounded
 from scheduler.columns.node_table import Bools, Ints
 from scheduler.model.plan import NoFit
 from scheduler.plugins.protocol import Plugin, Rejection
@@ -39,6 +40,4 @@ class Memo:
         return Memo(static_filters=self.static_filters, static_scores=self.static_scores)
 
     def remember(self, results: dict[Any, Any], key: object, value: object) -> None:
-        if len(results) >= self.limit:
-            results.clear()
-        results[key] = value
+        bounded.remember(results, key, value, self.limit)

@@ -41,6 +41,7 @@ _BOUNDED: Final = ("cpu", "memory", PODS, "ephemeral-storage", *sorted(filters.G
 _NOT_REQUESTED: Final = np.iinfo(np.int64).min
 _MOST_BATCHES: Final = 8  # last tests that are told apart when bounds are computed
 _MOST_KINDS: Final = 64  # kinds of static filters whose bounds one slice computes
+_SPARE_KINDS: Final = 1024  # beyond twice the classes that wait
 _MASK_BYTES: Final = 16 * 2**20  # of all kept results of static filters
 
 _UNKNOWN: Final = -1  # the static kind of a class that was not tested since nodes changed
@@ -240,7 +241,7 @@ class Requeueing(Generic[C]):
         return kept
 
     def _forget_statics(self) -> None:
-        if self._kinds.renew():
+        if self._kinds.renew(len(self._slots)):
             self._statics[:] = _UNKNOWN
 
     # --- events ---
@@ -291,7 +292,8 @@ class _StaticKinds:
     """
     Specs that the static filters treat alike, numbered, and the rows that each kind leaves.
 
-    A kind that is pinned to one row costs a number instead of a mask. Valid until nodes change.
+    A kind that is pinned to one row costs a number instead of a mask. Valid until nodes change, or
+    until most kinds are those of classes that wait no longer.
     """
 
     def __init__(self, snapshot: Snapshot, memo: Memo) -> None:
@@ -303,9 +305,10 @@ class _StaticKinds:
         self._masks: list[Bools | None] = []  # code -> its rows, if they are many and kept
         self._bytes = 0
 
-    def renew(self) -> bool:
-        """Whether the numbers have lost their meaning, because nodes changed."""
-        if self._at == self._snapshot.table.statics:
+    def renew(self, classes: int) -> bool:
+        """Whether the numbers have lost their meaning; `classes` wait."""
+        is_small = len(self._codes) <= 2 * classes + _SPARE_KINDS
+        if self._at == self._snapshot.table.statics and is_small:
             return False
         self._at = self._snapshot.table.statics
         self._codes.clear()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
+from scheduler import bounded
 from scheduler.plugins.dra.cel_selectors import DeviceSelectors
 from scheduler.plugins.dra.claim_types import (
     ALL,
@@ -83,6 +84,8 @@ class NotAllocated:
 
 Outcome = Allocated | NotAllocated
 
+MAX_MATCHES: Final = 256  # different requests that are kept for the devices of one node
+
 
 class NodeDevices:
     """All devices that one node can reach, free or not, in a fixed order."""
@@ -113,9 +116,8 @@ class NodeDevices:
         key = (subrequest.class_name, subrequest.selectors)
         known = self._matching.get(key)
         if known is None:
-            known = self._matching[key] = self._match(
-                subrequest, classes[subrequest.class_name], device_selectors
-            )
+            known = self._match(subrequest, classes[subrequest.class_name], device_selectors)
+            bounded.remember(self._matching, key, known, MAX_MATCHES)
         return known
 
     def _match(

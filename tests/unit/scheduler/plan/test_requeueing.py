@@ -295,6 +295,18 @@ def test_slots_of_classes_that_left_are_used_again() -> None:
     assert (len(tests.requeueing), len(state["_classes"])) == (0, 1)
 
 
+def test_kinds_of_classes_that_left_are_forgotten_although_no_node_changes() -> None:
+    """Users write as many selectors as they like; the nodes stand still."""
+    tests = a_cluster()
+    tests.free("n0")
+    for i in range(2500):
+        waiting = tests.wait(f"p{i}", cpu="1", nodeSelector={HOST: f"z{i}"})
+        tests.requeueing.nodes_changed(["n0"])
+        tests.all()
+        tests.requeueing.discard(waiting)
+    assert len(vars(vars(tests.requeueing)["_kinds"])["_codes"]) <= 1100
+
+
 # --- nothing is missed, and nothing is invented ---
 
 

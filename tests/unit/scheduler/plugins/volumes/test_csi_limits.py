@@ -269,3 +269,21 @@ def test_the_csi_node_of_a_deleted_node_hides_no_other(deleted: str) -> None:
     snapshot = a_snapshot(a_claim("c1", volume="p1"), a_csi_volume("p1"))
     put(snapshot, a_csi_node(deleted, csi=9), a_csi_node("a", csi=0), a_csi_node("b", csi=1))
     assert filter_result(snapshot, volumes=mounting("c1")) == ({"b"}, {FULL: 1})
+
+
+def test_two_attachments_of_one_volume_beside_another_volume() -> None:
+    """The second attachment of p1 stays when the first is gone, and follows its volume."""
+    first, second = an_attachment("v1", "a", "p1"), an_attachment("v2", "a", "p1")
+    snapshot = a_snapshot_with_limits(
+        a_csi_node("a", csi=2),
+        a_claim("c3", volume="p3"),
+        a_csi_volume("p3"),
+        first,
+        second,
+        an_attachment("v3", "a", "p2"),
+    )
+    found = [filter_result(snapshot, volumes=mounting("c3"))]
+    for gone in (first, a_csi_volume("p1")):
+        drop(snapshot, gone)
+        found.append(filter_result(snapshot, volumes=mounting("c3")))
+    assert found == [({"b"}, {FULL: 1}), ({"b"}, {FULL: 1}), ({"a", "b"}, {})]

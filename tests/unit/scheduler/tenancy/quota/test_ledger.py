@@ -292,3 +292,43 @@ def test_nested_trials_leave_the_usage_as_before(
     for tenant, resource, amount in moves:
         book.charge(tenant, [(resource, amount)])
     run(book, steps)
+
+
+@pytest.mark.parametrize(
+    ("used", "requested", "within", "below"),
+    [
+        pytest.param({}, {GPU: 2, "cpu": 4000}, True, True, id="both resources are guaranteed"),
+        pytest.param({}, {GPU: 4, "cpu": 8000}, True, True, id="as much as is guaranteed"),
+        pytest.param({}, {GPU: 5, "cpu": 4000}, False, True, id="too many GPUs"),
+        pytest.param({}, {GPU: 2, "cpu": 9000}, False, True, id="too much CPU"),
+        pytest.param({}, {"cpu": 4000}, True, True, id="CPU alone"),
+        pytest.param({}, {"memory": 1}, False, False, id="a resource that is not guaranteed"),
+        pytest.param({}, {GPU: 2, "memory": 1}, True, True, id="it goes along with GPUs"),
+        pytest.param(
+            {GPU: 4}, {"cpu": 4000}, True, True, id="the GPUs are used up: CPU is not concerned"
+        ),
+        pytest.param(
+            {GPU: 4},
+            {GPU: 1, "cpu": 4000},
+            False,
+            False,
+            id="the GPUs are used up: CPU is no right",
+        ),
+        pytest.param(
+            {"cpu": 8000},
+            {GPU: 1, "cpu": 1},
+            False,
+            True,
+            id="the CPU is used up: GPUs are a right",
+        ),
+    ],
+)
+def test_a_guarantee_of_cpu_and_gpus(
+    used: dict[str, int], requested: dict[str, int], within: bool, below: bool
+) -> None:
+    """The tenant is guaranteed 4 GPUs and 8 CPUs."""
+    guaranteed = (("cpu", 8000), (GPU, 4))
+    book = Ledger(TenantTree([TenantNode("t", guaranteed=guaranteed)]))
+    book.charge("t", used.items())
+    found = book.within_guarantee("t", requested), book.below_guarantee("t", requested)
+    assert found == (within, below)

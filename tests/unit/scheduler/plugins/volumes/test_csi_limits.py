@@ -287,3 +287,15 @@ def test_two_attachments_of_one_volume_beside_another_volume() -> None:
         drop(snapshot, gone)
         found.append(filter_result(snapshot, volumes=mounting("c3")))
     assert found == [({"b"}, {FULL: 1}), ({"b"}, {FULL: 1}), ({"a", "b"}, {})]
+
+
+def test_counts_stay_when_many_nodes_are_added() -> None:
+    snapshot = a_snapshot_with_limits()
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
+    before = filter_result(snapshot, volumes=mounting("c2"))
+    added = {f"new-{number:03}" for number in range(200)}
+    for name in sorted(added):
+        snapshot.put_node(a_node(name))
+        put(snapshot, a_csi_node(name, csi=0))
+    after = filter_result(snapshot, volumes=mounting("c2"))
+    assert (before, after) == (({"b"}, {FULL: 1}), ({"b"}, {FULL: 1 + len(added)}))

@@ -46,7 +46,7 @@ def static(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> StaticFilter
     """The rows that only free capacity and placed pods can still reject, and the other rows."""
     plugins, table = snapshot.plugins, snapshot.table
     key = static_key(snapshot, spec)
-    known = memo.static_filters.get(key)
+    known = memo.kept(memo.static_filters, key)
     if known is not None and known[0] == table.statics:
         return known[1]
     rejections = {
@@ -60,7 +60,7 @@ def static(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> StaticFilter
             rows &= ~rejected
     rows.flags.writeable = False
     result = StaticFilters(rows, rejections)
-    memo.remember(memo.static_filters, key, (table.statics, result))
+    memo.remember_filters(key, table.statics, result)
     return result
 
 

@@ -67,7 +67,7 @@ def plan(
         own_key,
     )
     version = _snapshot_version(runs, snapshot)
-    known = memo.misfits.get(key)
+    known = memo.kept(memo.misfits, key)
     if known is not None and known[0] == version:
         return _with_gang_count(known[1], unit)
     context = _context(unit, snapshot, memo, closed)
@@ -77,7 +77,7 @@ def plan(
     if best.count >= unit.need:
         return best.placed()
     no_fit = best.no_fit(unit.need)
-    memo.remember(memo.misfits, key, (version, no_fit))
+    memo.remember_misfit(key, version, no_fit)
     return _with_gang_count(no_fit, unit)
 
 

@@ -53,7 +53,7 @@ def _static(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> StaticScore
     table, plugins = snapshot.table, snapshot.plugins
     key = tuple([score_key(spec) for score_key in plugins.static_score_keys])
     moment = (table.statics, table.images.changes)
-    known = memo.static_scores.get(key)
+    known = memo.kept(memo.static_scores, key)
     if known is not None and known[0] == moment:
         return known[1]
     scores = tuple(
@@ -61,5 +61,5 @@ def _static(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> StaticScore
         for plugin in plugins.static_scores
         if (points := plugin.static_score(spec)) is not None
     )
-    memo.remember(memo.static_scores, key, (moment, scores))
+    memo.remember_scores(key, moment, scores)
     return scores

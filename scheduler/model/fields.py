@@ -33,6 +33,11 @@ def whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
+def weight(value: object) -> int:
+    """Of a preference, from 0 to 100 as the API server accepts it."""
+    return min(max(0, whole(value)), 100)
+
+
 def instant(value: object) -> float:
     """Seconds of the epoch; 0 without a time, so a manifest that was never stored is oldest."""
     if not isinstance(value, str):

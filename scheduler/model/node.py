@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import Final, Self
 
 from policies import quantity
 from policies.hosts import node_object
@@ -15,6 +15,9 @@ from scheduler.model.resources import LARGEST, capped
 from scheduler.model.taints import Taint, read_taints
 
 Image = tuple[str, int]
+
+MOST_IMAGE: Final = 2**40
+"""Bytes that count of one image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def read_images(status: Json) -> tuple[Image, ...]:
     for row in rows(status.get("images")):
         names = row.get("names")
         for name in names if isinstance(names, list) else ():
-            sizes.setdefault(str(name), whole(row.get("sizeBytes")))
+            sizes.setdefault(str(name), min(max(0, whole(row.get("sizeBytes"))), MOST_IMAGE))
     return tuple(_shared(name, size) for name, size in sorted(sizes.items()))
 
 

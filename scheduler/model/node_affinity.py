@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.json_fields import Json, mapping
-from scheduler.model.fields import rows, whole
+from scheduler.model.fields import rows, weight
 from scheduler.model.label_selector import LabelRequirement, integer
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -68,12 +68,12 @@ def read(spec: Json) -> NodeConstraints:
     if isinstance(required, Mapping):
         terms = tuple(_term(row) for row in rows(required.get("nodeSelectorTerms")))
     preferred = [
-        (whole(row.get("weight")), _term(mapping(row.get("preference"))))
+        (weight(row.get("weight")), _term(mapping(row.get("preference"))))
         for row in rows(affinity.get(_PREFERRED))
     ]
     return NodeConstraints(
         required=terms,
-        preferred=tuple((weight, term) for weight, term in preferred if weight and term.readable),
+        preferred=tuple((points, term) for points, term in preferred if points and term.readable),
         images=images,
         features=features,
     )

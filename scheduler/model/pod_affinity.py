@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from policies.json_fields import Json, mapping
 from scheduler.model import label_selector
-from scheduler.model.fields import rows, whole
+from scheduler.model.fields import rows, weight, whole
 from scheduler.model.label_selector import NOTHING, LabelRequirement, Selector, joined
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -108,9 +108,9 @@ def _weighted(
     namespace: str, own: Mapping[str, str], terms: Iterable[Json], sign: int
 ) -> tuple[tuple[PodAffinityTerm, int], ...]:
     return tuple(
-        (_term(namespace, own, mapping(row.get("podAffinityTerm"))), sign * whole(row["weight"]))
+        (_term(namespace, own, mapping(row.get("podAffinityTerm"))), sign * points)
         for row in terms
-        if whole(row.get("weight"))
+        if (points := weight(row.get("weight")))
     )
 
 

@@ -520,6 +520,74 @@ def objects(draw: Draw) -> tuple[str, Json]:
     return kind, draw(KINDS[kind])
 
 
+Objects = list[tuple[str, Json]]
+
+
+@st.composite
+def devices(draw: Draw) -> Objects:
+    """A device class, devices of a node, a claim for them, and the pod that uses the claim."""
+    claim, slice_, pod = draw(CLAIMS), draw(SLICES), draw(pods())
+    for obj in (claim, slice_):
+        obj["metadata"]["name"] = "a"
+    for device, number in zip(slice_["spec"]["devices"], "01", strict=False):
+        device["name"] = f"d{number}"
+    exactly = draw(maybe(count=WHOLE, allocationMode=st.sampled_from(("ExactCount", "All"))))
+    requests = [{"name": "r", "exactly": {"deviceClassName": "a", **exactly}}]
+    claim["spec"] = {"devices": {**claim["spec"].get("devices", {}), "requests": requests}}
+    pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "a"}]
+    device_class = {"metadata": {"name": "a"}, "spec": {}}
+    return [
+        ("DeviceClass", device_class),
+        ("ResourceSlice", slice_),
+        ("ResourceClaim", claim),
+        ("Pod", pod),
+    ]
+
+
+@st.composite
+def volumes(draw: Draw) -> Objects:
+    """A storage class, a claim, a volume, limits of the node, and the pod that mounts the claim."""
+    kinds = ("StorageClass", "PersistentVolumeClaim", "PersistentVolume", "CSIStorageCapacity")
+    found = [(kind, draw(KINDS[kind])) for kind in kinds]
+    for _, obj in found:
+        obj["metadata"]["name"] = "a"
+    pod = draw(pods())
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}]
+    return [("CSINode", draw(KINDS["CSINode"])), *found, ("Pod", pod)]
+
+
+@st.composite
+def crowded(draw: Draw) -> Objects:
+    """Both nodes are full of pods that end at some time, and a gang waits for them."""
+    found: Objects = []
+    for number, node in enumerate(NODES):
+        pod = draw(pods(f"full-{number}"))
+        requests = {"cpu": "3500m", **draw(st.dictionaries(RESOURCE, QUANTITY, max_size=1))}
+        pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": requests}}]
+        pod["spec"]["nodeName"] = node
+        pod["metadata"]["annotations"][vocabulary.EXPECTED_DURATION_ANNOTATION] = draw(DURATION)
+        pod["status"] = {"phase": "Running", "startTime": draw(TIME)}
+        found.append(("Pod", pod))
+    labels = {vocabulary.GANG_NAME_LABEL: "wait", vocabulary.GANG_MIN_AVAILABLE_LABEL: "2"}
+    for number in range(2):
+        pod = draw(pods(f"wait-{number}"))
+        pod["spec"] = {
+            "schedulerName": vocabulary.SCHEDULER_NAME,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+        }
+        pod["metadata"] |= {"labels": labels, "annotations": {}}
+        pod["metadata"].pop("deletionTimestamp", None)
+        pod["status"] = {"phase": "Pending"}
+        found.append(("Pod", pod))
+    return found
+
+
+def clusters() -> st.SearchStrategy[Objects]:
+    """Objects that arrive one after the other: unrelated ones, or some that need each other."""
+    several = st.lists(objects(), min_size=1, max_size=5)
+    return st.one_of(several, several, several, devices(), volumes(), crowded())
+
+
 SHARES = listed(name=NAME, share=st.one_of(TEXT, WHOLE.map(str)), at=st.one_of(TIME, TEXT))
 CUSTOM: dict[str, st.SearchStrategy[Json]] = {
     "PodGroup of scheduler-plugins": KINDS["PodGroup of scheduler-plugins"],

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from cluster.informer import EventKind, WatchEvent
 from scheduler.errors import ModelError
@@ -140,7 +139,7 @@ def used(bench: Bench) -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 @settings(max_examples=250, suppress_health_check=list(HealthCheck))
-@given(st.lists(extreme_objects.objects(), min_size=1, max_size=5))
+@given(extreme_objects.clusters())
 def test_other_pods_are_placed_and_nothing_is_left_behind(objects: list[tuple[str, Json]]) -> None:
     asyncio.run(play(objects))
 

@@ -7,7 +7,7 @@ import pytest
 from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.model.gang import Gang, GangKey
-from scheduler.model.node import Node
+from scheduler.model.node import MOST_IMAGE, Node
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.placeholder import spec_of
 from scheduler.model.pod import Pod, PodKey, ScheduledCondition, SchedulingSpec
@@ -256,3 +256,22 @@ def test_what_a_leader_states_for_its_members_is_capped_and_requested_above_zero
     assert pod.attributes.member_requests == stated
     spec = spec_of(pod, dict(stated))
     assert spec.requests == (("cpu", LARGEST), ("memory", 2**30), ("pods", 1))
+
+
+def test_weights_and_images_of_any_size_count_within_bounds() -> None:
+    most = 2**63 - 1
+    preference = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    term = {"topologyKey": "zone", "labelSelector": {}}
+    affinity = {
+        "nodeAffinity": {PREFERRED: [{"weight": most, "preference": preference}]},
+        "podAntiAffinity": {PREFERRED: [{"weight": most, "podAffinityTerm": term}]},
+    }
+    spec = a_pod(affinity=affinity).spec
+    images = [{"names": ["i:1"], "sizeBytes": most}]
+    node = Node.read({"metadata": {"name": "n"}, "status": {"images": images}})
+    assert [points for points, _ in spec.node_constraints.preferred] == [100]
+    assert [points for _, points in spec.inter_pod.preferred] == [-100]
+    assert node.images == (("i:1", MOST_IMAGE),)
+
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

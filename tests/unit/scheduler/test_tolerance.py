@@ -21,7 +21,8 @@ from scheduler.tenancy.fairshare.persistence import recalled
 from scheduler.tenancy.reservation import objects as reservation_objects
 from tests.unit.scheduler import extreme_objects
 from tests.unit.scheduler.bench import NAME, Bench
-from tests.unit.scheduler.extreme_objects import NODES, QUIET
+from tests.unit.scheduler.extreme_objects import QUIET
+from tests.unit.scheduler.extreme_values import NODES
 from tests.unit.scheduler.tenancy.fake_reservations import FakeReservations
 
 pytestmark = pytest.mark.timeout(240)

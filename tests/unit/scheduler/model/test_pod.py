@@ -262,9 +262,9 @@ def test_weights_and_images_of_any_size_count_within_bounds() -> None:
     most = 2**63 - 1
     preference = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     term = {"topologyKey": "zone", "labelSelector": {}}
-    affinity = {
-        "nodeAffinity": {PREFERRED: [{"weight": most, "preference": preference}]},
-        "podAntiAffinity": {PREFERRED: [{"weight": most, "podAffinityTerm": term}]},
+    affinity: dict[str, Any] = {
+        "nodeAffinity": {DURING: [{"weight": most, "preference": preference}]},
+        "podAntiAffinity": {DURING: [{"weight": most, "podAffinityTerm": term}]},
     }
     spec = a_pod(affinity=affinity).spec
     images = [{"names": ["i:1"], "sizeBytes": most}]
@@ -274,4 +274,4 @@ def test_weights_and_images_of_any_size_count_within_bounds() -> None:
     assert node.images == (("i:1", MOST_IMAGE),)
 
 
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+DURING = "preferredDuringSchedulingIgnoredDuringExecution"

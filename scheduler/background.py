@@ -15,19 +15,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from scheduler.errors import CorruptState
+from scheduler.errors import CorruptState, reraise
 
 Failed = Callable[[Exception], None]
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 class BackgroundTasks:
     """One per scheduler; each part that starts tasks gets it in its constructor."""
 
-    def __init__(self, failed: Failed = _raise) -> None:
+    def __init__(self, failed: Failed = reraise) -> None:
         """`failed` hears of errors of tasks that have no handler of their own."""
         self._failed = failed
         self._group: asyncio.TaskGroup | None = None

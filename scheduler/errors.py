@@ -54,3 +54,8 @@ class ErrorStep(StrEnum):
     POLICY = "policy"
     EXPLAIN = "explain"
     METRICS = "metrics"
+
+
+def reraise(error: Exception) -> None:
+    """The handler of a part whose errors are not isolated."""
+    raise error

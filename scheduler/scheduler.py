@@ -31,7 +31,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.comparer import Mismatch, compare
 from scheduler.cache.snapshot import Snapshot
 from scheduler.cycle import SchedulingCycle
-from scheduler.errors import ErrorStep
+from scheduler.errors import CorruptState, ErrorStep
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Inspector
 from scheduler.failed_events import FailedEvents
@@ -332,9 +332,21 @@ class Scheduler:
         self._wake.set()
 
     def adopt(self, tables: PlacementTables) -> None:
-        """Other policies are in force: any node may fit any pod now."""
+        """Other policies are in force: any node may fit any pod now. Policies that cannot be used
+        leave the others in force."""
+        before = self.cache.snapshot.tables
         with self._metrics.steps(LoopStep.POLICIES):
+            try:
+                self._adopt(tables)
+            except Exception as error:
+                self.isolation.report(ErrorStep.POLICY, "policies", error)
+                self._adopt_again(before)
+
+    def _adopt_again(self, tables: PlacementTables) -> None:
+        try:
             self._adopt(tables)
+        except Exception as failure:
+            raise CorruptState("the policies before are not in force again") from failure
 
     def _adopt(self, tables: PlacementTables) -> None:
         models, kinds = self.cache.snapshot.tables.models, self.accounts.tree.gpu_kinds
@@ -356,11 +368,15 @@ class Scheduler:
             partial(self.recovery.deleted, pod),
             partial(self._forget_pending, pod),
         )
+        failure: Exception | None = None
         for forget in steps:
             try:
                 forget()
             except Exception as error:
+                failure = error
                 self.isolation.report(ErrorStep.WATCH, pod.key, error)
+        if failure is not None and self.cache.get(pod.uid) is not None:
+            raise failure  # tried again: the pod still counts
 
     def _forget_pending(self, pod: Pod) -> None:
         """The pod has a node, or needs none any more."""
@@ -483,8 +499,13 @@ class Scheduler:
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Why a pod is pending (`explain.response`); None: no such pod is known."""
-        with self._metrics.steps(LoopStep.EXPLAIN):
-            return self._inspector.explain(PodKey(namespace, name))
+        try:
+            with self._metrics.steps(LoopStep.EXPLAIN):
+                return self._inspector.explain(PodKey(namespace, name))
+        except Exception as error:
+            self.isolation.report(ErrorStep.EXPLAIN, f"{namespace}/{name}", error)
+            state = "not explained: the scheduler failed to explain it"
+            return {"pod": f"{namespace}/{name}", "state": state, "message": brief(error)}
 
     def cache_mismatches(self) -> Mismatch:
         """Differences between the cache and the watched pods; any is a bug."""

@@ -23,6 +23,7 @@ from scheduler import fork
 from scheduler.actuators import Actuators
 from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
+from scheduler.errors import ErrorStep
 from scheduler.fork import ForkError, ForkPolicy
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
@@ -79,6 +80,7 @@ class Wiring:
             busy=lambda: self.scheduler.binding > 0,
             clock=lambda: datetime.now(UTC),
             sleep=asyncio.sleep,
+            failed=self._failed(ErrorStep.CONDITION),
         )
         self._reporter = Reporter(recorder.record, self._conditions)
         self._gates = GateRemover(
@@ -86,6 +88,7 @@ class Wiring:
             may_write=self._leads,
             on_rejection=self._reporter.gate_not_removed,
             sleep=asyncio.sleep,
+            failed=self._failed(ErrorStep.GATE),
         )
         self.metrics = Metrics()
         self.scheduler = Scheduler(
@@ -125,6 +128,7 @@ class Wiring:
             self._policies.objects,
             may_write=self._leads,
             epoch=time.time,
+            failed=partial(self.scheduler.isolation.report, ErrorStep.FAIR_SHARE, "usage"),
         )
         expose(
             self.metrics,
@@ -170,6 +174,9 @@ class Wiring:
             claim_prebind=self._claim_prebind,
             request_writer=self._request_writer(),
         )
+
+    def _failed(self, step: ErrorStep) -> Callable[[Pod, Exception], None]:
+        return lambda pod, error: self.scheduler.isolation.report(step, pod.key, error)
 
     def _leads(self) -> bool:
         return self._elector is None or self._elector.is_leader
@@ -294,8 +301,21 @@ class Wiring:
 
         guarded = self.scheduler.failed_events.guard(resource.kind, on_event)
         return OptionalInformer(
-            self._client, resource, make=make, on_event=guarded, on_served=on_served
+            self._client,
+            resource,
+            make=make,
+            on_event=guarded,
+            on_served=self._isolated(resource, on_served),
         )
+
+    def _isolated(
+        self, resource: resources.Resource, on_served: Callable[[bool], None]
+    ) -> Callable[[bool], None]:
+        def isolated(served: bool) -> None:
+            with self.scheduler.isolation.step(ErrorStep.WATCH, resource):
+                on_served(served)
+
+        return isolated
 
     # --- running ---
 
@@ -335,7 +355,7 @@ class Wiring:
         process.collect_young_garbage()
         logger.info("informers in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
         if self._elector is None:
-            self._usage.recall()
+            self._recall()
             await self.scheduler.run()
             return
         async with process.tasks(self._elector.run()) as tasks:
@@ -345,25 +365,33 @@ class Wiring:
             if self._leading.is_set():
                 partial = len(self.scheduler.partial_gangs)
                 logger.info("became leader", extra={"partial_gangs": partial})
-                self._usage.recall()
+                self._recall()
                 tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         raise LeaseLost("the lease was not renewed in time")
 
+    def _recall(self) -> None:
+        with self.scheduler.isolation.step(ErrorStep.FAIR_SHARE, "usage"):
+            self._usage.recall()
+
     async def _recount(self) -> None:
         """Compare the cache with the watched pods from time to time, in a fork."""
         while True:
             await asyncio.sleep(_RECOUNT_EVERY)
-            try:
-                mismatches = await fork.run(self.scheduler.cache_mismatches, seconds=_RECOUNT_EVERY)
-            except ForkError as error:
-                logger.warning("cache not compared with pods", extra={"why": str(error)})
-                continue
-            self._cache_mismatches = len(mismatches)
-            if mismatches:
-                logger.error(
-                    "cache differs from pods",
-                    extra={"nodes": ",".join(mismatches.nodes[:10]), "leaked": mismatches.leaked},
-                )
+            with self.scheduler.isolation.step(ErrorStep.WATCH, "cache"):
+                await self._compare_cache()
+
+    async def _compare_cache(self) -> None:
+        try:
+            mismatches = await fork.run(self.scheduler.cache_mismatches, seconds=_RECOUNT_EVERY)
+        except ForkError as error:
+            logger.warning("cache not compared with pods", extra={"why": str(error)})
+            return
+        self._cache_mismatches = len(mismatches)
+        if mismatches:
+            logger.error(
+                "cache differs from pods",
+                extra={"nodes": ",".join(mismatches.nodes[:10]), "leaked": mismatches.leaked},
+            )

@@ -13,6 +13,7 @@ bind. The recorder gives an Event up after a few attempts; state belongs in cond
 import asyncio
 import hashlib
 import itertools
+import logging
 import random as randomness
 import threading
 import time
@@ -37,6 +38,8 @@ from cluster.events.correlator import (
 )
 from cluster.net.transport import Now, RateLimit, Sleep
 from cluster.resources import EVENTS, Obj
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 4
 
@@ -212,6 +215,11 @@ class Recorder:
                 await self._sleep(wait)
             except KubeError:
                 return self._give_up(series, "refused")
+            except Exception as error:  # of this program, about this Event alone
+                regarding = series.report.regarding
+                about = f"{regarding.kind} {regarding.namespace}/{regarding.name}"
+                logger.error("dropped an Event", exc_info=error, extra={"about": about})
+                return self._give_up(series, "error")
             else:
                 with self._lock:
                     series.wrote(count, self._now())

@@ -13,6 +13,7 @@ without reading them. A mounted ConfigMap changes by one symbolic link being swa
 changes while it is read is read again. It has no thread and no clock of its own: the server polls.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from policies.engine.loader import LoadResult, Reading
 from policies.engine.policyset import PolicySet
 from policies.engine.status import Loaded
 from policies.json_fields import Json
+
+logger = logging.getLogger(__name__)
 
 _TRIES: Final = 3
 
@@ -154,10 +157,19 @@ class PolicyLoader:
         self._objects = self._objects if new_objects is None else new_objects
         if self._objects is None:
             return None
-        result = self._compile(self._reading + loader.read_objects(self._objects))
+        result = self._compile_new(self._reading)
         if not (result.ok or self.store.status().ready) and self._fallback is not None:
             self.store.offer(self._compile(loader.read_files(self._fallback)), at=at)
         return Loaded(self.store.offer(result, at=at), result.problems)
+
+    def _compile_new(self, files: Reading) -> LoadResult:
+        """An error of this program is a fault of the set, as any other: the last good set stays."""
+        try:
+            return self._compile(files + loader.read_objects(self._objects or ()))
+        except Exception as error:
+            logger.error("policies cannot be compiled", exc_info=error)
+            text = f"the set cannot be compiled: {type(error).__name__}: {error}"
+            return LoadResult(PolicySet.of([]), (Fault("policies", 0, 0, "", text),))
 
     def _compile(self, reading: Reading) -> LoadResult:
         # A compiler of its own for each set: its memory goes with the set that used it.

@@ -91,19 +91,20 @@ class BindingCycles:
         if plan.unplaced and plan.why_unplaced is not None:
             self._queue.mark_unschedulable(unit.key, now, plan.why_unplaced)
             self._reporter.unschedulable(unit, plan.unplaced, plan.why_unplaced)
-        bound = 0
-        if isinstance(unit.key, GangKey):
-            bound = self._partial_gangs.live(unit.key)
-            self._partial_gangs.start_binding(unit.key)
+        gang = unit.key if isinstance(unit.key, GangKey) else None
+        bound = self._partial_gangs.live(gang) if gang else 0
         since = now if view is None else view.since
-        self.pods_in_flight += len(plan.placements)
-        self._in_flight.update(uids)
         binding = _Binding(unit, plan.placements, rejected, since, bound)
         task = self._context.tasks.start(
             self._bind(binding), partial(self._isolation.unit_failed, ErrorStep.BIND, unit.key)
         )
+        # From here on the task ends what was begun; it does not run before this call has returned.
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        self.pods_in_flight += len(plan.placements)
+        self._in_flight.update(uids)
+        if gang is not None:
+            self._partial_gangs.start_binding(gang)
 
     def abandon(self, unit: Unit, plan: Placed | None) -> list[Pod]:
         """

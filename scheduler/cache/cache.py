@@ -73,6 +73,10 @@ class UsageObserver(Protocol):
 
     def uncharge(self, uid: str) -> None: ...
 
+    def repair(self) -> None:
+        """Count anew after a charge that broke off."""
+        ...
+
 
 class _NoUsage:
     depends_on_nodes = False
@@ -81,6 +85,9 @@ class _NoUsage:
         """Not counted."""
 
     def uncharge(self, uid: str) -> None:
+        """Not counted."""
+
+    def repair(self) -> None:
         """Not counted."""
 
 
@@ -206,7 +213,9 @@ class Cache:
             self.reserved.node_gone(name)
 
     def repair(self) -> None:
-        """Rebuild the nodes on which a change broke off: drop each, and charge its pods anew."""
+        """Rebuild the nodes on which a change broke off: drop each, and charge its pods anew. The
+        same for usage."""
+        self._usage.repair()
         snapshot = self.snapshot
         if not snapshot.broken or snapshot.in_trial:
             return
@@ -322,21 +331,19 @@ class Cache:
         return (cached.node,)
 
     def _forget(self, cached: CachedPod) -> None:
-        """Undo `_remember`."""
-        uid = cached.pod.uid
-        del self._pods[uid]
-        self._rank(cached.pod, -1)
-        self.changes += 1
-        self.terminating.discard(uid)
-        here = self._on[cached.node]
-        here.discard(uid)
+        """Undo `_remember`. The pod is out of the cache first, so that no error keeps it there."""
+        pod, node = cached.pod, cached.node
+        del self._pods[pod.uid]
+        here = self._on[node]
+        here.discard(pod.uid)
         if not here:
-            del self._on[cached.node]
-        self._discount(cached.pod)
+            del self._on[node]
         try:
-            self._usage.uncharge(uid)
+            self._rank(pod, -1)
+            self._discount(pod)
+            self._usage.uncharge(pod.uid)
         except Exception:
-            self.snapshot.broken.add(cached.node)
+            self.snapshot.broken.add(node)
             raise
 
     def _charged_on(self, node: str, pods: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:

@@ -122,11 +122,18 @@ class Snapshot:
         self._move(pod, node, assignment, +1)
         if self._trials:
             self._undo.append((node, pod, assignment, -1))
+            self._check_free(pod, node)
+            return
+        try:
+            self._check_free(pod, node)
+        except Exception:
+            self.broken.add(node)
+            raise
+
+    def _check_free(self, pod: Pod, node: str) -> None:
         row = self.table.rows[node]
         for name, _ in pod.spec.requests:
             if self.table.free_at(row, name) < 0:
-                if not self._trials:
-                    self._move(pod, node, assignment, -1)
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
 
     def adopt(self, tables: PlacementTables) -> None:
@@ -196,6 +203,7 @@ class Snapshot:
                 try:
                     self._move(pod, node, assignment, sign)
                 except Exception as error:
+                    self.broken.add(node)
                     failure = error
         if failure is not None:
             raise InvariantError("a trial was not undone by a plugin") from failure

@@ -35,7 +35,8 @@ PATCH: Final[Sequence[Mapping[str, str]]] = (
 class GateRemover:
     """Start `run()` as one task per writer, and cancel the tasks to stop.
 
-    `may_write` is checked before each write; `on_rejection` gets the error of the API server.
+    `may_write` is checked before each write; `on_rejection` gets the error of the API server,
+    `failed` an error of this program: the queue returns the pod again.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class GateRemover:
         may_write: Callable[[], bool],
         on_rejection: Callable[[Pod, str], None],
         sleep: Callable[[float], Awaitable[None]],
+        failed: Callable[[Pod, Exception], None],
     ) -> None:
+        self._failed = failed
         self._api = api
         self._may_write = may_write
         self._on_rejection = on_rejection
@@ -106,4 +109,6 @@ class GateRemover:
             )
             self._on_rejection(pod, str(error))
             return _RETRY_UNAUTHORIZED_AFTER if denials.of_this_program(error) else 0.0
+        except Exception as error:
+            self._failed(pod, error)
         return 0.0

@@ -39,7 +39,8 @@ _AFTER_FAILURE: Final = 1.0
 
 
 class ConditionWriter:
-    """Start `run()` as one task per writer, and cancel the tasks to stop."""
+    """Start `run()` as one task per writer, and cancel the tasks to stop. `failed` hears of
+    errors of this program with one pod, whose condition is dropped until it changes."""
 
     def __init__(
         self,
@@ -48,8 +49,10 @@ class ConditionWriter:
         busy: Callable[[], bool],
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
+        failed: Callable[[Pod, Exception], None],
     ) -> None:
         self._api = api
+        self._failed = failed
         self._busy = busy
         self._clock = clock
         self._sleep = sleep
@@ -107,6 +110,9 @@ class ConditionWriter:
             self._written.pop(pod.uid, None)
             self._pending.setdefault(pod.uid, (pod, condition))
             await self._sleep(_AFTER_FAILURE)
+        except Exception as error:
+            self.drop(pod.uid)
+            self._failed(pod, error)
 
 
 def body(

@@ -7,6 +7,7 @@ registry, so that two schedulers in one process do not collide. Gauges of values
 hold (queue, cache, Events) are read on scrape.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -15,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from scheduler.errors import ErrorStep
 from scheduler.report.steps import StepTimer
+
+logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "kubenexus_scheduler_"
 _GANG: Final = "kubenexus_gang_"
@@ -87,7 +90,7 @@ class Metrics:
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Register a gauge that is read on scrape."""
         gauge = Gauge(f"{_PREFIX}{name}", text, registry=self.registry)
-        gauge.set_function(read)
+        gauge.set_function(partial(self._read, read))
 
     def watch_each(
         self, name: str, text: str, label: str, values: Iterable[str], read: Callable[[str], float]
@@ -95,7 +98,16 @@ class Metrics:
         """Register such a gauge for each value of one label."""
         gauge = Gauge(f"{_PREFIX}{name}", text, labelnames=(label,), registry=self.registry)
         for value in values:
-            gauge.labels(value).set_function(partial(read, value))
+            gauge.labels(value).set_function(partial(self._read, partial(read, value)))
+
+    def _read(self, read: Callable[[], float]) -> float:
+        """NaN for a value that cannot be read: the others are served."""
+        try:
+            return read()
+        except Exception as error:
+            self.errors.labels(ErrorStep.METRICS.value).inc()
+            logger.error("cannot read a gauge", exc_info=error)
+            return float("nan")
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -21,6 +21,7 @@ from cluster import errors, resources, verbs
 from policies import quantity
 from policies.json_fields import mapping
 from policies.text import timestamp
+from scheduler.errors import reraise
 from scheduler.model.fields import instant, rows
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.tree import NO_TENANT
@@ -45,8 +46,10 @@ class UsagePersistence:
         *,
         may_write: Callable[[], bool],
         epoch: Callable[[], float],
+        failed: Callable[[Exception], None] = reraise,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._failed = failed
         self._api = api
         self._shares = shares
         self._objects = objects
@@ -64,7 +67,10 @@ class UsagePersistence:
         """Until cancelled."""
         while True:
             await self._sleep(EVERY)
-            await self.write()
+            try:
+                await self.write()
+            except Exception as error:
+                self._failed(error)
 
     async def write(self) -> None:
         """Write what changed since the last write."""

@@ -56,16 +56,30 @@ class QuotaAccounts:
         amounts = tuple(self.amounts(pod, node).items())
         self.uncharge(pod.uid)
         self._check_no_trial()
-        self._charged[pod.uid] = (pod.attributes.tenant, amounts)
-        self.ledger.charge(pod.attributes.tenant, amounts)
+        try:
+            self.ledger.charge(pod.attributes.tenant, amounts)
+            self._charged[pod.uid] = (pod.attributes.tenant, amounts)
+        except Exception:
+            self.ledger.broken = True
+            raise
 
     def uncharge(self, uid: str) -> None:
         if uid in self._charged:
             self._check_no_trial()
             charged = self._charged.pop(uid)
-            self.ledger.uncharge(*charged)
+            try:
+                self.ledger.uncharge(*charged)
+            except Exception:
+                self.ledger.broken = True
+                raise
             self.quota_changed()
             self._note_released(*charged)
+
+    def repair(self) -> None:
+        """Count anew what is charged, if a charge broke off."""
+        if self.ledger.broken and not self.ledger.in_trial:
+            self.ledger.rebuild(self._charged.values())
+            self.quota_changed()
 
     def _check_no_trial(self) -> None:
         if self.ledger.in_trial:

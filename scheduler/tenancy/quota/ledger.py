@@ -36,6 +36,7 @@ class Ledger:
         self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
         self._trials = 0
         self._trail: list[tuple[str, Pairs, int]] = []  # charges to undo when the trial ends
+        self.broken = False  # a charge broke off: `rebuild` before the next plan
         self._touched: set[str] | None = None  # members whose usage changed; None: perhaps all
 
     def change_tree(self, tree: TenantTree) -> None:
@@ -47,6 +48,14 @@ class Ledger:
         self.tree = tree
         for tenant, amounts in own.items():
             self._add(tenant, tuple(amounts.items()), +1)
+
+    def rebuild(self, charged: Iterable[tuple[str, Pairs]]) -> None:
+        """Count these charges, and no others."""
+        self._own, self._used, self._touched = {}, {}, None
+        self._trail.clear()
+        for tenant, amounts in charged:
+            self._add(tenant, amounts, +1)
+        self.broken = False
 
     def charge(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
         self._move(tenant, tuple(amounts), +1)
@@ -69,7 +78,11 @@ class Ledger:
             self._trials -= 1
             while len(self._trail) > mark:
                 tenant, amounts, sign = self._trail.pop()
-                self._add(tenant, amounts, -sign)
+                try:
+                    self._add(tenant, amounts, -sign)
+                except Exception:
+                    self.broken = True
+                    raise
 
     def used(self, member: str) -> Mapping[str, int]:
         return self._used.get(member, {})
@@ -202,7 +215,11 @@ class Ledger:
     def _move(self, tenant: str, amounts: Pairs, sign: int) -> None:
         if self._trials:
             self._trail.append((tenant, amounts, sign))
-        self._add(tenant, amounts, sign)
+        try:
+            self._add(tenant, amounts, sign)
+        except Exception:
+            self.broken = True
+            raise
 
     def _add(self, tenant: str, amounts: Pairs, sign: int) -> None:
         _add(self._own.setdefault(tenant, {}), amounts, sign)

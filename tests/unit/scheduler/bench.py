@@ -10,6 +10,7 @@ from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from scheduler.actuators import Actuators
 from scheduler.bind.binder import Binder
+from scheduler.errors import ErrorStep
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.model.node import Node
@@ -61,6 +62,7 @@ class Bench:
             busy=lambda: self.scheduler.binding > 0,
             clock=clock,
             sleep=self.sleep,
+            failed=self._failed(ErrorStep.CONDITION),
         )
         self.metrics = Metrics()
         recorded = record(self.reports.append)
@@ -70,6 +72,7 @@ class Bench:
             may_write=lambda: self.leading,
             on_rejection=reporter.gate_not_removed,
             sleep=self.sleep,
+            failed=self._failed(ErrorStep.GATE),
         )
         self.scheduler = Scheduler(
             name=NAME,
@@ -124,6 +127,9 @@ class Bench:
             **more,
         )
         self._seen: dict[str, Pod] = {}
+
+    def _failed(self, step: ErrorStep) -> Callable[[Pod, Exception], None]:
+        return lambda pod, error: self.scheduler.isolation.report(step, pod.key, error)
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -1,9 +1,14 @@
 """Errors on purpose: a plugin and writers that raise for marked pods, at one seam at a time."""
 
+import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Self
 
+import scheduler
 from cluster.events import correlator
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import Assignment
@@ -106,3 +111,42 @@ def broken_nodes(bench: Bench) -> list[str]:
     cache.repair()
     after = cache.snapshot.state()
     return [name for name in before if before[name] != after[name]]
+
+
+SCHEDULER: Final = str(Path(scheduler.__file__).parent)
+
+# The loop's own step starts tasks; what is outside the `try` of a unit is the loop itself.
+NOT_FAILING: Final = {"background.py:BackgroundTasks.start", "cycle.py:SchedulingCycle.schedule"}
+
+
+class FaultAtCall:
+    """Raises when the scheduler's code makes its n-th call of a function inside the block."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = 0
+        self.functions: dict[str, list[int]] = {}  # -> numbers of its calls
+        self.at = ""
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        sys.setprofile(None)
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        # A generator is called again when it is closed, where no error is raised.
+        generator = code.co_flags & inspect.CO_GENERATOR
+        if event != "call" or generator or not code.co_filename.startswith(SCHEDULER):
+            return
+        name = f"{Path(code.co_filename).name}:{code.co_qualname}"
+        if name in NOT_FAILING:
+            return
+        self.calls += 1
+        self.functions.setdefault(name, []).append(self.calls)
+        if self.calls == self.number:
+            sys.setprofile(None)
+            self.at = name
+            raise Bug(name)

@@ -49,6 +49,7 @@ def lift(
             may_write=lambda: may_write,
             on_rejection=lambda pod, why: refusals.append(f"{pod.key.name}: {why}"),
             sleep=sleep,
+            failed=lambda pod, error: refusals.append(f"{pod.key.name}: {error!r}"),
         )
         shown = a_pod(schedulingGates=[OURS])
         gates.remove([shown, shown])
@@ -103,7 +104,11 @@ def test_the_worker_goes_on_after_it_had_nothing_to_do_or_was_not_the_leader() -
         api = FakeApiServer(*(pod_json(name, schedulingGates=[OURS]) for name in names))
         leads = True
         gates = GateRemover(
-            api, may_write=lambda: leads, on_rejection=lambda pod, why: None, sleep=asyncio.sleep
+            api,
+            may_write=lambda: leads,
+            on_rejection=lambda pod, why: None,
+            sleep=asyncio.sleep,
+            failed=lambda pod, error: None,
         )
         worker = asyncio.create_task(gates.run())
         found = []

@@ -1,0 +1,38 @@
+"""docs/reliability.md lists what ends the scheduler on purpose, as the code has it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def listed() -> dict[str, set[str]]:
+    """Error -> the files that the table names."""
+    text = (ROOT / "docs/reliability.md").read_text()
+    table = text.split("<!-- ends: begin -->")[1].split("<!-- ends: end -->")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    return {re.findall(r"`(\w+)`", row)[0]: set(re.findall(r"`([\w/]+\.py)`", row)) for row in rows}
+
+
+def raised(error: str) -> set[str]:
+    """Files of the scheduler that raise the error."""
+    return {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "scheduler").rglob("*.py")
+        if re.search(rf"raise {error}\b", path.read_text())
+    }
+
+
+def test_what_ends_the_scheduler_is_listed() -> None:
+    table = listed()
+    assert table["CorruptState"] == raised("CorruptState")
+    assert table["LeaseLost"] == raised("LeaseLost")
+    handled = re.findall(r"except (?:errors\.)?(\w+) as", (ROOT / "scheduler/app.py").read_text())
+    assert set(table) - {"CorruptState"} == set(handled)
+
+
+def test_only_a_corrupt_state_passes_the_isolation() -> None:
+    """Every other handler of all exceptions reports, undoes or converts what it caught."""
+    assert raised("error") <= {"scheduler/isolation.py", "scheduler/errors.py"} | {
+        "scheduler/queueing/scheduling_queue.py"  # the default where no scheduler is around it
+    }

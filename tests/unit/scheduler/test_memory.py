@@ -4,7 +4,9 @@ many times as many as exist at once, each container holds what it held before.
 """
 
 import asyncio
+import gc
 import re
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -92,7 +94,7 @@ def kinds(number: int) -> dict[str, dict[str, Any]]:
     }
 
 
-async def a_round(bench: Bench, round_number: int) -> None:
+async def a_round(bench: Bench, round_number: int, *, of_each: int = 10) -> None:
     """Policies, nodes, pods and gangs under new names; then all of them go."""
     first = 100 * round_number
     tenants = {f"t{first + i}": {"max": {"cpu": "2"}, "guaranteed": {"cpu": "1"}} for i in range(5)}
@@ -103,7 +105,7 @@ async def a_round(bench: Bench, round_number: int) -> None:
         labels = {HOST: name, f"label-{first + i}": "x", "zone": f"z{first + i}"}
         bench.node(name, cpu="8", gpus=4, zones=2, labels=labels, taints=[taint])
     names: list[str] = []
-    for i in range(10):
+    for i in range(of_each):
         number = first + i
         tenant = f"t{first + i % 6}"  # the last has no quota
         for kind, spec in kinds(number).items():
@@ -146,6 +148,29 @@ def test_containers_hold_what_they_held_before_when_everything_has_come_and_gone
     begin, end = asyncio.run(run())
     most = {name: max(begin[name], CACHES.get(name, 0)) for name in end}
     assert {name: (most[name], size) for name, size in end.items() if size > most[name]} == {}
+
+
+def test_the_heap_ends_where_it_began() -> None:
+    """The names repeat every other round, so that caches have nothing new to keep."""
+
+    async def run() -> tuple[int, int, int]:
+        bench, heap, peak = Bench(), [0], 0
+        tracemalloc.start()
+        for number in range(4 + ROUNDS):
+            tracemalloc.reset_peak()
+            await a_round(bench, number % 2, of_each=3)
+            bench.reports.clear()
+            bench.api.patches.clear()
+            gc.collect()
+            kept, peak = tracemalloc.get_traced_memory()
+            heap.append(kept)
+        return heap[4], heap[-1], peak
+
+    try:
+        begin, end, peak = asyncio.run(run())
+    finally:
+        tracemalloc.stop()
+    assert end - begin < (peak - end) / 5
 
 
 def test_every_container_that_a_scheduler_reaches_is_on_the_page() -> None:

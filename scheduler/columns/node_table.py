@@ -29,6 +29,7 @@ from scheduler.columns.codes import CodedColumn
 from scheduler.columns.images import ImageIndex
 from scheduler.columns.saturation import SaturatingSums
 from scheduler.model.node import Node
+from scheduler.model.resources import LARGEST
 from scheduler.model.taints import Taint
 
 Ints = NDArray[np.int64]
@@ -132,12 +133,17 @@ class NodeTable:
         self._ranked = False
 
     def use(self, row: int, amounts: tuple[tuple[str, int], ...], sign: int) -> None:
+        saturated = self._sums.beyond
         for name, count in amounts:
             free = self._free.get(name)
             if free is None:
                 self._use_unknown(row, name, sign * count)
-            else:
+                continue
+            left = free.item(row) - sign * count
+            if saturated or not -LARGEST <= left <= LARGEST:
                 self._sums.add(free, name, row, -sign * count)
+            else:
+                free[row] = left  # almost always, and the hottest line of planning
         self._touch(row)
 
     def use_defaults(self, row: int, default_requests: DefaultRequests, sign: int) -> None:

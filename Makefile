@@ -74,7 +74,7 @@ tenancy-faults: $(VENV)/dev binaries ## Preemption and reservations under faults
 	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md tenancy
 
 hostile-tenant: $(VENV)/dev binaries ## Generated objects of a hostile tenant beside another tenant (OBJECTS=n, SEED=n), and their table in docs/reliability.md
-	$(BIN)/python -m tests.hostile.run --objects $(or $(OBJECTS),20000) --seed $(or $(SEED),2) $(ARGS)
+	$(BIN)/python -m tests.hostile.run --objects $(or $(OBJECTS),20000) --seed $(or $(SEED),20) $(ARGS)
 	$(BIN)/python -m tests.cluster.reliability build/hostile docs/reliability.md hostile
 
 parity: $(VENV)/dev binaries ## Many drawn cases beside the real kube-scheduler (CASES=n, BASE=seed)

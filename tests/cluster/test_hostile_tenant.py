@@ -16,7 +16,7 @@ from tests.hostile import report, run
 
 pytestmark = pytest.mark.cluster
 
-OBJECTS: Final = 500
+OBJECTS: Final = 400
 
 
 def test_no_process_ends_no_lease_is_lost_and_the_other_tenant_is_served(

@@ -40,18 +40,20 @@ def template(draw: Draw, group: str, labels: Json, **more: Any) -> Json:
 
 def _metadata(draw: Draw, group: str) -> Json:
     metadata: Json = {"labels": {}, "annotations": {}}
-    if draw.chance(0.6):
+    if draw.on("gang"):
         _join_gang(draw, metadata, group)
-    for _ in range(draw.count(12 if draw.wild else 3)):
+    elif draw.chance(0.3):
+        metadata["labels"] |= {GANG_NAME.name: group, GANG_SIZE.name: str(1 + draw.count(4))}
+    for _ in range((1 + draw.count(12 if draw.wild else 2)) if draw.on("key") else 0):
         key = a_key(draw)
         metadata[key.place][key.name] = key_value(draw, key)
     if draw.odd(0.2):
         for number in range(draw.count()):
             place = draw.pick(("labels", "annotations"))
             metadata[place][f"x{number}.example.com/k"] = draw.label_value(draw.text(60))
-    if draw.chance(0.06):
+    if draw.odd(0.15):
         metadata["ownerReferences"] = [_owner(draw) for _ in range(1 + draw.count(50))]
-    if draw.chance(0.04):
+    if draw.odd(0.1):
         metadata["finalizers"] = [f"example.com/f{i}" for i in range(1 + draw.count(20))]
     return {key: value for key, value in metadata.items() if value}
 
@@ -63,21 +65,20 @@ def _join_gang(draw: Draw, metadata: Json, group: str) -> None:
         name = draw.pick(vocabulary.GANG_NAME_FAMILIES)
         size = draw.pick(vocabulary.GANG_MIN_AVAILABLE_FAMILIES)
     metadata[name.place][name.name] = draw.label_value(draw.text(63)) if draw.odd(0.2) else group
-    if not draw.odd(0.2):
-        small = draw.chance(0.5)
-        metadata[size.place][size.name] = (
-            str(1 + draw.count(8)) if small else draw.label_value(draw.number())
-        )
+    text = draw.label_value(draw.number()) if draw.odd(0.3) else str(1 + draw.whole())
+    metadata[size.place][size.name] = str(1 + draw.count(8)) if draw.chance(0.5) else text
+    # A leader's values say what is to come; a worker's only repeat them.
     if draw.chance(0.6):
-        # A leader's values say what is to come; a worker's only repeat them.
-        role = "leader" if draw.chance(0.8) else draw.pick(vocabulary.GANG_ROLES)
-        metadata["labels"][vocabulary.GANG_ROLE_LABEL] = role
-    for key, share in (
-        (vocabulary.GANG_TIMEOUT_ANNOTATION, 0.5),
-        (vocabulary.GANG_MEMBERS_ANNOTATION, 0.5),
+        metadata["labels"][vocabulary.GANG_ROLE_LABEL] = (
+            draw.pick(vocabulary.GANG_ROLES) if draw.odd(0.3) else "leader"
+        )
+    for key, plain in (
+        (vocabulary.GANG_TIMEOUT_ANNOTATION, "10m"),
+        (vocabulary.GANG_MEMBERS_ANNOTATION, "cpu=1m"),
     ):
-        if draw.chance(share):
-            metadata["annotations"][key] = key_value(draw, vocabulary.annotation(key))
+        if draw.chance(0.5):
+            value = key_value(draw, vocabulary.annotation(key))
+            metadata["annotations"][key] = plain if draw.chance(0.5) else value
 
 
 def _owner(draw: Draw) -> Json:
@@ -96,15 +97,17 @@ def _owner(draw: Draw) -> Json:
 def spec(draw: Draw) -> Json:
     """A small container, a scheduler, and a few drawn parts."""
     found: Json = {"containers": [container(draw, "c")]}
+    # A node that is preset goes with a scheduler that does not mind.
+    preset = draw.on("requests") and draw.chance(0.3)
     scheduler = draw.random.random()
-    if scheduler < 0.65:
+    if scheduler < 0.65 and (draw.wild or not preset):
         found["schedulerName"] = vocabulary.SCHEDULER_NAME
     elif scheduler < 0.85:
-        found["schedulerName"] = draw.pick(("x", "default-scheduler", draw.text(300)))
-    if draw.chance(0.2):
+        found["schedulerName"] = draw.text(300) if draw.odd(0.5) else "x"
+    if preset:
         found["nodeName"] = draw.name() if draw.odd(0.3) else draw.pick(NODES)
     for part, share in PARTS:
-        if draw.chance(2 * share if draw.wild else share / 2):
+        if draw.on("part") and draw.chance(share):
             part(draw, found)
     return found
 
@@ -114,14 +117,14 @@ def container(draw: Draw, name: str) -> Json:
 
 
 def resources(draw: Draw) -> Json:
-    """Most of them small, so that pods run; the rest of any magnitude."""
-    if draw.chance(0.4 if draw.wild else 0.7):
+    """Small, so that pods run, or of any magnitude."""
+    if not draw.on("requests") or draw.chance(0.3):
         return {"requests": {"cpu": f"{1 + draw.count(200)}m"}}
     found: Json = {"requests": {}, "limits": {}}
-    for name in [draw.resource() for _ in range(1 + draw.count(5 if draw.wild else 2))]:
+    for name in {draw.resource(): None for _ in range(1 + draw.count(5 if draw.wild else 1))}:
         # The API server stores these only as whole numbers with a limit of the same amount.
         whole = ("/" in name or name.startswith("hugepages")) and not draw.odd(0.3)
-        amount = str(draw.whole()) if whole else draw.quantity()
+        amount = str(draw.whole(2**63 - 1)) if whole else draw.quantity()
         found["requests"][name] = amount
         if whole or draw.odd(0.3):
             found["limits"][name] = amount
@@ -304,22 +307,23 @@ def _unknown(draw: Draw, found: Json) -> None:
 
 
 Part = Callable[[Draw, Json], None]
+# Parts with their shares of the pods whose spec is extreme.
 PARTS: Final[Sequence[tuple[Part, float]]] = (
-    (_containers, 0.04),
-    (_init_containers, 0.04),
-    (_ports, 0.05),
-    (_environment, 0.02),
-    (_node_selector, 0.06),
-    (_tolerations, 0.08),
-    (_node_affinity, 0.06),
-    (_pod_affinity, 0.07),
-    (_spread, 0.07),
-    (_gates, 0.06),
-    (_priority, 0.05),
-    (_times, 0.07),
-    (_volumes, 0.05),
-    (_device_claims, 0.04),
-    (_native_group, 0.04),
-    (_pod_resources, 0.04),
-    (_unknown, 0.02),
+    (_containers, 0.08),
+    (_init_containers, 0.08),
+    (_ports, 0.10),
+    (_environment, 0.04),
+    (_node_selector, 0.12),
+    (_tolerations, 0.16),
+    (_node_affinity, 0.12),
+    (_pod_affinity, 0.14),
+    (_spread, 0.14),
+    (_gates, 0.12),
+    (_priority, 0.10),
+    (_times, 0.14),
+    (_volumes, 0.10),
+    (_device_claims, 0.08),
+    (_native_group, 0.08),
+    (_pod_resources, 0.08),
+    (_unknown, 0.04),
 )

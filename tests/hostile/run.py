@@ -33,7 +33,7 @@ from tests.hostile.site import POOL, Site
 Json = dict[str, Any]
 
 OBJECTS: Final = 20_000
-SEED: Final = 2
+SEED: Final = 20
 RESULT: Final = "hostile.json"
 
 

@@ -3,8 +3,8 @@ A cluster for one attack: its own control plane, the webhook, two schedulers, an
 
     hostile     a user with the ClusterRole `edit` in one namespace; ResourceQuotas bound its pods
                 and forbid system priorities and affinity to other namespaces, as those of any
-                shared cluster do; a TenantPolicy bounds its CPU and memory
-    neighbour   the same role in its own namespace, with a guarantee, on nodes of its own
+                shared cluster do; no quota bounds what one pod requests
+    neighbour   the same role in its own namespace, on nodes that are reserved for its tier
 
 Every kind of workload that admission knows is installed, and `edit` includes it, as operators'
 charts do. Without `admission` the webhook runs but is not registered: the schedulers meet objects
@@ -43,7 +43,7 @@ APISERVER_FLAGS: Final = (
     "--feature-gates=GenericWorkload=true",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
 )
-POOL: Final = {"pool": "neighbour"}
+POOL: Final = {"pool": "neighbour", vocabulary.RESERVED_TIER_LABEL: "gold"}
 MOST_PODS: Final = 300
 LEASE: Final = (
     f"/apis/coordination.k8s.io/v1/namespaces/{vocabulary.SYSTEM_NAMESPACE}"
@@ -258,7 +258,6 @@ class Site:
         ):
             path = f"/api/v1/namespaces/{requests.NAMESPACE}/resourcequotas"
             self.admin.call("POST", path, item)
-        self._policy(requests.NAMESPACE, "bronze", max={"cpu": "24", "memory": "128Gi"})
         self._policy(neighbour.NAMESPACE, "gold", guaranteed={"cpu": "64", "memory": "128Gi"})
 
     def _policy(self, tenant: str, tier: str, **quota: Any) -> None:

@@ -33,17 +33,26 @@ ALPHABETS: Final = ("a", "0", "9", "abcxyz019-", "é", "\U0001f600", ",", "/", "
 RESOURCES: Final = ("cpu", "cpu", "memory", "ephemeral-storage", *vocabulary.GPU_RESOURCES)  # fmt: skip
 
 
+# What may be extreme about a pod: its gang, one of our keys, what it requests, a part of its spec.
+ASPECTS: Final = ("gang", "key", "requests", "part")
+
+
 class Draw:
     """
     One object's values; `random` decides everything.
 
-    One of four objects is wild: odd in many places at once. The others are good but for a few
-    extreme values, so that the API server stores them and the scheduler meets each value alone.
+    One of four objects is wild: odd in many places at once. The others are good but for one or two
+    aspects, so that the API server stores them and the scheduler meets each extreme value alone.
     """
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.wild = self.chance(0.25)
+        self._aspects = random.sample(ASPECTS, 1 if self.chance(0.7) else 2)
+
+    def on(self, aspect: str) -> bool:
+        """Whether this aspect of the object is extreme."""
+        return self.wild or aspect in self._aspects
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -238,12 +247,12 @@ PARSED: Final = tuple(
 
 
 def a_key(draw: Draw) -> vocabulary.Key:
-    """Any of our keys; half of the time one with a parser, each parser as often as the others."""
-    return draw.pick(draw.pick(PARSED) if draw.chance(0.5) else KEYS)
+    """Any of our keys; mostly one with a parser, each parser as often as the others."""
+    return draw.pick(KEYS if draw.odd(0.5) else draw.pick(PARSED))
 
 
 def key_value(draw: Draw, key: vocabulary.Key) -> str:
     """A value for one of our keys: mostly of the kind that its reader parses."""
-    write = None if draw.odd(0.5) else READ_AS.get(key.name)
+    write = None if draw.odd(0.3) else READ_AS.get(key.name)
     value = (write or draw.pick(KINDS_OF_VALUES))(draw)
     return draw.label_value(value) if key.place == "labels" else value

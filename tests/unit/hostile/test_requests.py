@@ -17,8 +17,9 @@ from tests.hostile.values import KEYS
 
 Json = dict[str, Any]
 
-SEED: Final = 2
+SEED: Final = 20
 DRAWS: Final = 2_000
+SHORT: Final = 400
 INT64: Final = 2**63
 LAST_SECOND: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
@@ -134,7 +135,8 @@ CLASSES: Final[dict[str, Callable[[Json], bool]]] = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_first_draws_contain(drawn: list[Request], name: str) -> None:
-    assert any(CLASSES[name](pod) for pod in created_pods(drawn))
+    """Those that the short form sends, so that every test run meets each of these."""
+    assert any(CLASSES[name](pod) for pod in created_pods(drawn[:SHORT]))
 
 
 def test_the_same_seed_and_index_give_the_same_request() -> None:

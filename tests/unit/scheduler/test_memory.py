@@ -22,10 +22,10 @@ pytestmark = pytest.mark.timeout(120)
 ROUNDS = 12
 CACHES = {
     "scheduler.columns.node_table.NodeTable._changed_rows": 4096,
-    "scheduler.plan.memo.Memo.misfits": 1024,
-    "scheduler.plan.memo.Memo.static_filters": 1024,
-    "scheduler.plan.memo.Memo.static_scores": 1024,
-    "scheduler.plan.memo.StaticFilters.rejections": 1024 * 8,
+    "scheduler.plan.memo.Memo.misfits": 4096,
+    "scheduler.plan.memo.Memo.static_filters": 4096,
+    "scheduler.plan.memo.Memo.static_scores": 4096,
+    "scheduler.plan.memo.StaticFilters.rejections": 4096 * 8,
     "scheduler.plugins.interpod.existing_terms.ExistingTerms._by_constraints": 1024 * 2,
     "scheduler.plugins.interpod.existing_terms.ExistingTerms._terms": 1024,
     "scheduler.plugins.interpod.plugin.InterPod._prepared": 1024,

@@ -1,10 +1,15 @@
 """
 Mutations of JSON: of the value, keeping it JSON, and of its bytes, which need not stay so.
 
+Lengths, numbers and counts are drawn on a logarithmic scale, up to a million characters, 1e30 and
+3,000 entries: what is harmless at ten and at a thousand may not be at a hundred thousand.
+
 All choices come from the random source that is passed in: the same source, the same mutant.
 """
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
@@ -27,6 +32,9 @@ KEYS: Final = (
     "requests", "limits", "name", "ownerReferences", "replicas", "parallelism", "schedulingGroup", "env",
     "", "~", "/", "a/b", "\0", "é", "__proto__", "kind", "apiVersion", "uid", "deletionTimestamp",
 )  # fmt: skip
+LONGEST: Final = 10**6  # characters
+LARGEST: Final = 10**30
+MOST: Final = 3_000  # entries
 DEPTHS: Final = (10, 60, 100, 120, 130, 500, 2000)
 
 
@@ -110,13 +118,86 @@ def _text(random: Random, place: Place, others: list[Place]) -> None:
     parent[key] = "".join(chr(random.choice(_CODES)(random)) for _ in range(size))
 
 
+def log_scale(random: Random, most: int) -> int:
+    """From 1 to `most`, every order of magnitude as often."""
+    return int(10 ** random.uniform(0, math.log10(most)))
+
+
+def _long(random: Random, place: Place, others: list[Place]) -> None:
+    """One character many times: alone, or inside the text that stands there."""
+    parent, key = _written(random, place, others)
+    text = parent[key] if isinstance(parent[key], str) else ""
+    at = random.randrange(len(text) + 1)
+    character = random.choice((*_PUMPED, *text))
+    tail = text[at:] if random.random() < 0.5 else ""
+    parent[key] = text[:at] + character * log_scale(random, LONGEST) + tail
+
+
+def _large(random: Random, place: Place, others: list[Place]) -> None:
+    """A number of any size, in the form in which a number stands there."""
+    parent, key = _written(random, place, others)
+    value = parent[key]
+    number = log_scale(random, LARGEST)
+    if isinstance(value, str):
+        written = str(number) if random.random() < 0.5 else f"{float(number):.3g}"
+        parent[key] = re.sub(r"[0-9]+", written, value, count=1) if value else written
+    elif isinstance(value, int | float):
+        parent[key] = random.choice((number, -number, min(number, 2**63 - 1), 1 / number))
+
+
+def _written(random: Random, place: Place, others: list[Place]) -> Place:
+    """Mostly the value of a label, an annotation or another map of texts: users write those."""
+    texts = [
+        (parent, key)
+        for parent, key in others
+        if isinstance(parent, dict) and isinstance(parent[key], str) and "/" in key
+    ]
+    return random.choice(texts) if texts and random.random() < 0.7 else place
+
+
+def _many(random: Random, place: Place, others: list[Place]) -> None:
+    """Many more entries of a list or a map, like those that stand there."""
+    parent, key = place
+    value = parent[key]
+    if not isinstance(value, list | dict) or not value:
+        return
+    name, entry = (0, value[0]) if isinstance(value, list) else next(iter(value.items()))
+    with suppress(RecursionError):
+        row = json.dumps(entry)
+        count = min(log_scale(random, MOST), LONGEST // len(row))
+        if isinstance(value, list):
+            value.extend(_numbered(json.loads(row), index) for index in range(count))
+        else:
+            value.update({f"{name}{index}": json.loads(row) for index in range(count)})
+
+
+def _numbered(row: Any, index: int) -> Any:
+    if isinstance(row, dict) and isinstance(row.get("name"), str):
+        row["name"] += str(index)
+    return row
+
+
+_PUMPED: Final = ("1", "1", "a", " ", ",", "-", ".", "\\", '"', "é")
 _CODES: Final[tuple[Callable[[Random], int], ...]] = (
     lambda random: random.randrange(32, 127),
     lambda random: random.randrange(0x20),
     lambda random: random.randrange(0xD800, 0xE000),
     lambda random: random.randrange(0xE000, 0x110000),
 )
-_OF_VALUES: Final = (_replace, _replace, _replace, _drop, _swap, _copy, _add, _nest, _text)
+_OF_VALUES: Final = (
+    _replace,
+    _replace,
+    _replace,
+    _drop,
+    _swap,
+    _copy,
+    _add,
+    _nest,
+    _text,
+    _long,
+    _large,
+    _many,
+)
 
 
 def _holds(value: Any, wanted: Any) -> bool:

@@ -2,12 +2,13 @@
 Fuzzes the webhook for a time or a number of inputs: `python -m tests.fuzz.webhook --seconds 60`.
 
 Prints how many inputs were answered, by status, and the slowest answer, and writes the same to
-build/reliability/fuzz.json. The first input that breaks a promise ends the run with exit code 1
-and is kept in build/fuzz/, from where `--replay` takes it again. Every run can be repeated with
-the seed that it prints.
+build/reliability/fuzz.json. The first input that breaks a promise, or needs more CPU time than the
+API server waits for an answer, ends the run with exit code 1 and is kept in build/fuzz/, from where
+`--replay` takes it again. Every run can be repeated with the seed that it prints.
 """
 
 import argparse
+import faulthandler
 import json
 import sys
 import time
@@ -25,6 +26,10 @@ FOUND: Final = Path("build") / "fuzz"
 COUNTS: Final = Path("build") / "reliability" / "fuzz.json"
 PATHS: Final = ("/mutate", "/validate")
 REPORT_SECONDS: Final = 30.0
+MOST_CPU_SECONDS: Final = 2.0  # the API server waits for 3
+STUCK_SECONDS: Final = 60.0  # of one input; nothing in this process could end it
+STANDARD_ERROR: Final = 2  # its descriptor: a test may have replaced the stream
+LARGE: Final = 4096  # bytes; a larger input is kept before it runs, as it may be the last one
 
 
 @dataclass
@@ -57,14 +62,22 @@ def _fuzz(target: Target, options: argparse.Namespace) -> int:
     while _wanted(options, counts.total(), time.perf_counter() - started):
         body = mutation.mutant(random, seeds)
         path = random.choice(PATHS)
+        if len(body) > LARGE:
+            _keep(body)
+            faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True, file=STANDARD_ERROR)
         before, busy = time.perf_counter(), time.thread_time()
         try:
             counts[target.run(path, body)] += 1
         except Exception as exc:
             print(f"{path} broke after {counts.total()} inputs: {_keep(body)}: {exc!r:.500}")
             return 1
-        now = time.perf_counter()
-        slowest.see(now - before, time.thread_time() - busy)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        now, cpu = time.perf_counter(), time.thread_time() - busy
+        if cpu > options.cpu:
+            print(f"{path} took {cpu:.1f} s of CPU after {counts.total()} inputs: {_keep(body)}")
+            return 1
+        slowest.see(now - before, cpu)
         if now - told > REPORT_SECONDS:
             told = now
             print(_line(counts, slowest, now - started), flush=True)
@@ -113,6 +126,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long")
     parser.add_argument("--count", type=int, help="how many inputs, instead of how long")
     parser.add_argument("--seed", type=int, default=time.time_ns(), help="of a run to repeat")
+    parser.add_argument(
+        "--cpu", type=float, default=MOST_CPU_SECONDS, help="the most CPU seconds of one input"
+    )
     parser.add_argument("--engine", help="the CEL engine; default: the first there is")
     parser.add_argument("--counts", type=Path, default=COUNTS, help="where to write the counts")
     parser.add_argument("--replay", type=Path, help="a file with one input")

@@ -3,15 +3,22 @@
 import json
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import cast
+from types import ModuleType
+from typing import Any, cast
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from policies import duration, quantity
+from policies.bounds import Bound
+from policies.pods import intent
 from tests.builders import a_pod
 from tests.cluster import reliability
 from tests.fuzz import corpus, coverage_guided, mutation, webhook
@@ -41,7 +48,7 @@ def target() -> Target:
 @given(random=st.randoms(use_true_random=False), path=st.sampled_from(webhook.PATHS))
 def test_mutated_reviews_are_answered(target: Target, random: Random, path: str) -> None:
     """`run` raises where the answer is an error, is about another uid, or cannot be read."""
-    assert target.run(path, mutation.mutant(random, SEEDS)) in (200, 400)
+    assert target.run(path, mutation.mutant(random, SEEDS)) in (200, 400, 413)
 
 
 @settings(max_examples=200, deadline=None)
@@ -67,6 +74,47 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
     runs = [[mutation.mutant(Random(n), SEEDS) for n in range(50)] for _ in range(2)]
     assert runs[0] == runs[1]
     assert len(set(runs[0])) > 40
+
+
+def test_lengths_are_drawn_on_a_logarithmic_scale() -> None:
+    random = Random(1)
+    drawn = [mutation.log_scale(random, mutation.LONGEST) for _ in range(600)]
+    per_decade = Counter(len(str(length)) for length in drawn)
+    assert {digits: count > 50 for digits, count in sorted(per_decade.items())} == dict.fromkeys(
+        range(1, 7), True
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        pytest.param(duration, "parse", id="durations"),
+        pytest.param(quantity, "units", id="quantities"),
+        pytest.param(intent, "_whole", id="gang sizes"),
+        pytest.param(intent, "_numbers", id="NUMA node ids"),
+    ],
+)
+def test_mutants_bring_long_texts_to_every_parser(
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without bounds a parser meets them, so that a fuzzer with this source finds a slow one."""
+    seen: list[str] = []
+
+    def parser(text: str) -> Any:
+        seen.append(str(text))
+        raise ValueError("not read")
+
+    monkeypatch.setattr(module, name, parser)
+    monkeypatch.setattr(Bound, "holds", lambda self, text: True)
+    random = Random(1)
+    for _ in range(5_000):
+        obj = None
+        with suppress(ValueError, KeyError, TypeError):  # a mutant need not be a review
+            obj = orjson.loads(mutation.mutant(random, SEEDS[:1]))["request"]["object"]
+        intent.read(obj if isinstance(obj, dict) else {})
+        if max(map(len, seen), default=0) >= 10_000:
+            return
+    pytest.fail("no long text reached the parser")
 
 
 ASKED = b'{"request": {"uid": "u"}}'

@@ -178,6 +178,16 @@ def test_what_is_wrong_with_a_document_is_reported_with_its_place(
     assert document_faults(tmp_path, HEAD + text) == want
 
 
+def test_bounds_of_a_platform_policy(tmp_path: Path) -> None:
+    text = HEAD.replace("TenantPolicy", "PlatformPolicy").replace("  tenant: {name: a}\n", "")
+    tables = "  hardware: [{models: [X], tier: premium, vram: 9E}]\n  gang: {maxSize: 100001}\n"
+    assert document_faults(tmp_path, text + tables) == [
+        "a.yaml:5:14: spec.hardware[0]: vram: found '9E', want at most 2^53 bytes or devices, or"
+        " 2^53 thousandths of a CPU",
+        "a.yaml:6:19: spec.gang.maxSize: found 100001: input should be less than or equal to 100000",
+    ]
+
+
 def test_published_schemas_are_in_step_with_the_models() -> None:
     published = {file.stem: json.loads(file.read_text()) for file in SCHEMAS.glob("*.json")}
     assert published == documents()

@@ -1,3 +1,5 @@
+import math
+import operator
 from dataclasses import replace
 from typing import Any
 
@@ -402,3 +404,37 @@ def test_no_pod_makes_reading_raise(
         "spec": {"containers": containers} if spec is None else spec,
     }
     assert isinstance(intent.read(pod), Intent)
+
+
+def log_scale(most: int) -> st.SearchStrategy[int]:
+    """From 0 to `most`, every order of magnitude as often."""
+    return st.floats(0, math.log10(most)).map(lambda exponent: int(10**exponent))
+
+
+numbers = log_scale(10**30)
+texts = st.one_of(
+    numbers.map(str),
+    st.builds("{}{}".format, numbers, st.sampled_from(["h", "ns", "h1m", "Gi", "E", "m", "e9"])),
+    st.builds("cpu={},memory={}Gi".format, numbers, numbers),
+    st.builds(operator.mul, st.sampled_from(["1", "0,", "1h", "cpu,", "a", " "]), log_scale(10**5)),
+)
+
+
+@given(st.dictionaries(st.sampled_from(intent.KEYS), texts, max_size=6))
+def test_no_value_is_read_beyond_its_bound(values: dict[Key, str]) -> None:
+    metadata: dict[str, dict[str, str]] = {"labels": in_gang(size=None), "annotations": {}}
+    for key, text in values.items():
+        metadata[key.place][key.name] = text
+    got = intent.read({"metadata": metadata, "spec": {}})
+    read = (
+        (got.gang.min_available if got.gang else None, bounds.GANG_SIZE),
+        (got.gang.timeout if got.gang else None, bounds.DURATION),
+        (got.expected_duration, bounds.DURATION),
+        (got.vram, bounds.QUANTITY),
+        (len(got.numa.prefer), bounds.LIST),
+        (len(got.numa.avoid), bounds.LIST),
+        (len(got.numa.resources or ()), bounds.LIST),
+        (got.numa.distance_weight, bounds.PERCENTAGE),
+    )
+    assert [row for value, row in read if value is not None and value > (row.largest or 0)] == []
+    assert all(len(problem.message) < 500 for problem in got.problems)

@@ -145,6 +145,21 @@ def test_unsupported_requests(more: dict[str, Any], want: list[str]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "duration", "is_unsupported"),
+    [
+        pytest.param("1h", 3600.0, False, id="within the bound"),
+        pytest.param("99999999999h", 87_600 * 3600.0, False, id="above it: counts as the bound"),
+        pytest.param("1" * 60_000, None, True, id="too long to be read"),
+    ],
+)
+def test_a_duration_beyond_its_bound(
+    text: str, duration: float | None, is_unsupported: bool
+) -> None:
+    pod = a_pod(annotations={vocabulary.EXPECTED_DURATION_ANNOTATION: text})
+    assert (pod.attributes.duration, bool(pod.spec.unsupported)) == (duration, is_unsupported)
+
+
 def test_contradicting_requests_are_unsupported() -> None:
     pod = a_pod(numa="single-numa", annotations={f"{vocabulary.GROUP}/numa-policy": "restricted"})
     assert len(pod.spec.unsupported) == 1

@@ -11,7 +11,7 @@ from policies.pods import intent
 from policies.vocabulary import Key
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.policy_builders import a_platform_policy, loaded
-from webhook.admission import decide
+from webhook.admission import decide, profile
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review
 
@@ -198,3 +198,12 @@ def test_a_workload_is_not_scaled_to_a_gang_above_the_bound(
     )
     got = decide.validate(review, Facts(HOME, owner=workload), policies, now=NOW)
     assert [failure.path for failure in got.failures] == want
+
+
+def test_a_profile_that_is_too_long_is_not_read() -> None:
+    text = '{"tier": "gold", "more": "' + "x" * bounds.JSON.longest + '"}'
+    pods = [
+        a_pod("p", annotations={vocabulary.PROFILE_ANNOTATION: row})
+        for row in (text, text[:15] + "}")
+    ]
+    assert [profile.read(pod) for pod in pods] == [{}, {"tier": "gold"}]

@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults hostile-tenant parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-steps bench-docs cel-conformance faults gang-faults tenancy-faults hostile-tenant parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ bench-scheduler: $(VENV)/dev binaries ## Gangs and pods beside kube-scheduler, s
 
 bench-hardware: $(VENV)/dev ## What NUMA, GPUs and fabric cost planning, and a GPU cluster's trace replayed (ARGS="--trace DIR")
 	$(BIN)/python -m tests.bench.bench_hardware $(ARGS)
+
+bench-steps: $(VENV)/dev ## The longest steps of the scheduler's event loop, up to 10,000 nodes (ARGS=--quick for 1,000)
+	$(BIN)/python -m tests.bench.bench_steps $(ARGS)
 
 bench-tenancy: $(VENV)/dev ## Three tenants on a recorded GPU cluster in virtual time, beside FIFO and greedy (ARGS="--trace DIR")
 	$(BIN)/python -m tests.bench.bench_tenancy $(ARGS)

@@ -115,6 +115,8 @@ class TenancyManager:
             now=context.now,
             epoch=context.epoch,
             isolation=context.isolation,
+            tasks=context.tasks,
+            fork=context.fork,
         )
         self._parts = self._isolated_parts()
 

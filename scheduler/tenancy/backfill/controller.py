@@ -20,14 +20,19 @@ arithmetic is in `start_time`, `lower_bound` and `run_time`. `gang/starvation` h
 any time.
 """
 
+import asyncio
+import logging
+import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from cluster.events import correlator
+from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.errors import ErrorStep
+from scheduler.fork import ForkError, ForkPolicy
 from scheduler.isolation import Isolation
 from scheduler.model.plan import NoFit, Placed, Placement, Plan
 from scheduler.model.pod import Pod
@@ -37,6 +42,7 @@ from scheduler.plan.planner import rows_of
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report import events
+from scheduler.tenancy.backfill.blocked_units import BlockedUnit, Estimates
 from scheduler.tenancy.backfill.lower_bound import has_capacity, lower_bound
 from scheduler.tenancy.backfill.quota_forecast import QuotaForecast
 from scheduler.tenancy.backfill.run_time import RunTimes
@@ -50,7 +56,9 @@ from scheduler.tenancy.fairshare.shares import FairShareOrder
 from scheduler.tenancy.preemption.candidates import overdue_victim_groups
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
 from scheduler.tenancy.quota.accounting import QuotaAccounts
-from scheduler.tenancy.quota.tree import Amounts, Pairs
+from scheduler.tenancy.quota.tree import Amounts
+
+logger = logging.getLogger(__name__)
 
 MAX_RESERVATIONS: Final = 4  # start reservations at a time
 TICK_SECONDS: Final = 1.0  # between two checks
@@ -111,6 +119,8 @@ class BackfillController:
         now: Callable[[], float],
         epoch: Callable[[], float],
         isolation: Isolation,
+        tasks: BackgroundTasks,
+        fork: ForkPolicy | None = None,
         max_reservations: int = MAX_RESERVATIONS,
     ) -> None:
         self._isolation = isolation
@@ -130,6 +140,10 @@ class BackfillController:
             cache, accounts, self._reservations, self._unit, self._run_times, epoch
         )
         self._taken_by: dict[UnitKey, str] = {}  # -> which unit took reserved capacity, as a text
+        self._moving: dict[UnitKey, str] = {}  # start reservations to estimate again -> why
+        self._fork = fork
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
         self._retried: set[UnitKey] = set()  # units that were retried at their reserved start
         self._unit_blocked = False  # since the last tick
         self._ticked_at = float("-inf")
@@ -254,9 +268,16 @@ class BackfillController:
             self._remove(key)
         self._check_nodes()
         self._check_clock()
-        if len(self._reservations) < self._max_reservations or self._unit_blocked:
-            self._unit_blocked = False
+        if self.estimating:
+            return
+        wanted = len(self._reservations) < self._max_reservations or self._unit_blocked
+        if not (wanted or self._moving):
+            return
+        self._unit_blocked = False
+        if not self._in_fork():
             self._reserve()
+        elif self._moving or self._next_blocked(now) is not None:
+            self._start_estimates()
 
     def next_at(self) -> float | None:
         """When `tick` next has something to do."""
@@ -286,16 +307,96 @@ class BackfillController:
             ends = self._expected_ends() if ends is None else ends
             # Quarantined, the unit is no longer blocked, and has no start reservation.
             with self._isolation.unit(ErrorStep.BACKFILL, unit.key):
-                self._blocked[unit.key].not_before = now + RETRY_SECONDS
-                self._reserve_start(unit, ends)
+                self._reserve_start(unit, self._estimate(unit, ends))
 
-    def _reserve_start(self, unit: Unit, ends: Sequence[ExpectedEnd]) -> None:
-        reservation = self._estimate(unit, ends)
+    def _reserve_start(self, unit: Unit, reservation: StartReservation | None) -> None:
+        """None: no start can be estimated for the unit now."""
+        blocked = self._blocked[unit.key]
+        blocked.not_before = self._now() + RETRY_SECONDS if reservation is None else 0.0
         if reservation is not None:
-            self._blocked[unit.key].not_before = 0.0
             self._add(reservation)
             report = events.start_estimated(unit, reservation.start, reservation.waits_for)
             self._actions.record(report)
+
+    # --- estimates in a fork ---
+
+    @property
+    def estimating(self) -> bool:
+        """Whether estimates run in a fork."""
+        return self._task is not None and not self._task.done()
+
+    def _in_fork(self) -> bool:
+        """Whether an estimate takes too long for the event loop."""
+        return self._fork is not None and len(self._cache) > self._fork.pods_in_loop
+
+    def _start_estimates(self) -> None:
+        if not self.estimating:
+            self._task = self._tasks.start(self._estimate_in_fork())
+
+    async def _estimate_in_fork(self) -> None:
+        assert self._fork is not None
+        moving, estimates = dict(self._moving), Estimates()
+        try:
+            estimates = await self._fork.run(self._estimate_all, seconds=self._fork.seconds)
+        except ForkError as error:
+            logger.warning("start estimates abandoned", extra={"why": str(error)})
+            self._unit_blocked = bool(self._blocked)
+        for key, text in estimates.failed.items():
+            with self._isolation.unit(ErrorStep.BACKFILL, key):
+                raise ForkError(text)
+        for key, why in moving.items():
+            self._moving.pop(key, None)
+            old = self._reservations.get(key)
+            if old is not None:
+                with self._isolation.unit(ErrorStep.BACKFILL, key):
+                    self._replace(old, self._confirmed(estimates.moved.get(key)), why)
+        for key, reservation in estimates.first.items():
+            unit = self._unit(key) if key in self._blocked else None
+            if unit is None or key in self._reservations:
+                continue
+            if len(self._reservations) >= self._max_reservations and not self._displace(unit):
+                break
+            with self._isolation.unit(ErrorStep.BACKFILL, key):
+                self._reserve_start(unit, self._confirmed(reservation))
+        self._actions.wake()
+
+    def _estimate_all(self) -> Estimates:
+        """In the fork: its state is a copy, in which each estimate counts for the next one."""
+        result, ends = Estimates(), self._expected_ends()
+
+        def estimate(key: UnitKey, unit: Unit | None) -> StartReservation | None:
+            try:
+                new = None if unit is None else self._estimate(unit, ends)
+            except Exception:
+                result.failed[key] = traceback.format_exc()
+                new = None
+            self._reservations.pop(key, None)
+            if new is not None:
+                self._reservations[key] = new
+            return new
+
+        for key in self._moving:
+            if (new := estimate(key, self._unit(key))) is not None:
+                soonest = self._epoch() + TICK_SECONDS
+                result.moved[key] = replace(new, start=max(new.start, soonest))
+        for _ in range(self._max_reservations):
+            unit = self._next_blocked(self._now())
+            if unit is None:
+                break
+            if len(self._reservations) >= self._max_reservations and not self._displace(unit):
+                break
+            self._blocked[unit.key].not_before = float("inf")
+            result.first[unit.key] = estimate(unit.key, unit)
+        return result
+
+    def _confirmed(self, reservation: StartReservation | None) -> StartReservation | None:
+        """The estimate of a fork, if it holds on the present cluster."""
+        if reservation is None or not reservation.nodes.isdisjoint(
+            self._reserved_nodes(reservation.key)
+        ):
+            return None
+        known = all(node in self._snapshot for node in reservation.nodes)
+        return reservation if known and self._is_valid(reservation) else None
 
     def _next_blocked(self, now: float) -> Unit | None:
         """
@@ -383,6 +484,7 @@ class BackfillController:
     def _remove(self, key: UnitKey) -> None:
         reservation = self._reservations.pop(key)
         self._retried.discard(key)
+        self._moving.pop(key, None)
         self._taken_by.pop(key, None)
         self._unit_blocked = bool(self._blocked)
         self._accounts.quota_changed()  # the forecast no longer counts the unit
@@ -425,7 +527,7 @@ class BackfillController:
                     self._retried.add(reservation.key)
                     self._queue.retry(reservation.key, self._now())
                     self._actions.wake()
-                if epoch > reservation.start + SLACK:
+                if epoch > reservation.start + SLACK and reservation.key not in self._moving:
                     self._handle_late(reservation, epoch)
 
     def _handle_late(self, reservation: StartReservation, epoch: float) -> None:
@@ -462,6 +564,9 @@ class BackfillController:
 
     def _move(self, reservation: StartReservation, why: str) -> None:
         """Estimate the start again."""
+        if self._in_fork():
+            self._moving.setdefault(reservation.key, why)
+            return
         unit = self._unit(reservation.key)
         new = None if unit is None else self._estimate(unit, self._expected_ends())
         if new is not None:
@@ -492,22 +597,3 @@ class BackfillController:
 
     def _all_but(self, nodes: frozenset[str]) -> frozenset[str]:
         return frozenset(name for name in self._snapshot.table.rows if name not in nodes)
-
-
-@dataclass(slots=True)
-class BlockedUnit:
-    """A unit that waits for a start reservation."""
-
-    tenant: str
-    order: tuple[int, float, str]
-    requests: Pairs
-    """Of one of its pods."""
-    single: bool
-    """One pod with at most one GPU: the next free gap suffices, with a start reservation or not."""
-    not_before: float = 0.0
-    """When the controller estimates its start again."""
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self:
-        single = unit.need <= 1 and unit.pods[0].spec.host_request.gpus <= 1
-        return cls(unit.tenant, unit.order, unit.pods[0].spec.requests, single)

@@ -181,7 +181,12 @@ class Bench:
 
     def _busy(self) -> bool:
         parts = self.scheduler
-        return parts.binding > 0 or parts.recovery.evicting > 0 or parts.tenancy.preemption.writing
+        return (
+            parts.binding > 0
+            or parts.recovery.evicting > 0
+            or parts.tenancy.preemption.writing
+            or (parts.tenancy.backfill.estimating)
+        )
 
     async def remove_gates(self) -> None:
         """Run the gate writer, then deliver the changed pods."""

@@ -7,8 +7,10 @@ import pytest
 
 from policies.documents.tenancy import Quota
 from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.fork import ForkPolicy
 from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.forks import EVERYTHING_IN_FORKS
 from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import STARTED, backfill, pending_pod, running_pod
 
@@ -214,17 +216,23 @@ async def no_duration_is_known(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
+    "fork",
+    [pytest.param(None, id="in the event loop"), pytest.param(EVERYTHING_IN_FORKS, id="in forks")],
+)
+@pytest.mark.parametrize(
     ("story", "nodes", "events"),
     story.rows,
 )
-def test_stories(story: Story, nodes: dict[str, str], events: list[tuple[str, str]]) -> None:
-    bench = play(story)
+def test_stories(
+    story: Story, nodes: dict[str, str], events: list[tuple[str, str]], fork: ForkPolicy | None
+) -> None:
+    bench = play(story, fork)
     assert (bench.api.nodes(), start_events(bench)) == (nodes, events)
 
 
-def play(story: Story) -> Bench:
+def play(story: Story, fork: ForkPolicy | None = None) -> Bench:
     async def run() -> Bench:
-        bench = Bench()
+        bench = Bench(fork=fork)
         await story(bench)
         return bench
 

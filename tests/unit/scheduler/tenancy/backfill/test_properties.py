@@ -10,6 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from scheduler.fork import ForkPolicy
+from tests.unit.scheduler.forks import EVERYTHING_IN_FORKS
 from tests.unit.scheduler.tenancy.backfill.start_oracle import StartOracle
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import (
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.timeout(300)
 LATE = 2.0
 """Pods state their start to the second, and the controller ticks once per second."""
 EXAMPLES = examples(25)
+IN_FORKS = examples(6)  # each estimate is a process
 
 
 @st.composite
@@ -64,9 +67,10 @@ def histories(come: st.SearchStrategy[Create], *others: Any, **fixed: Any) -> An
     return scenarios(ends, steps=steps, grace=st.just(0), **fixed)
 
 
-def watched(scenario: Scenario) -> tuple[Story, StartOracle]:
+def watched(scenario: Scenario, fork: ForkPolicy | None = None) -> tuple[Story, StartOracle]:
     oracle = StartOracle()
-    return asyncio.run(Story(scenario, rest=oracle.observe).play(longer=1500.0)), oracle
+    story = Story(scenario, rest=oracle.observe, fork=fork)
+    return asyncio.run(story.play(longer=1500.0)), oracle
 
 
 def of(
@@ -128,6 +132,17 @@ OVER_QUOTA_FOR_A_WHILE = Scenario(
 def test_backfill_delays_no_unit_if_durations_are_true(scenario: Scenario) -> None:
     """Among units of equal priority, with any quotas: no start is delayed."""
     story, oracle = watched(scenario)
+    late = [one for one in oracle.met if one.late > LATE]
+    assert (oracle.delays, late, story.api.broken) == ([], [], [])
+
+
+@settings(max_examples=IN_FORKS)
+@given(histories(timed(), guarantees=st.just({})))
+@example(ANOTHER_POD_ENDS_SOON_AFTER)
+@example(OF_THE_SAME_QUOTA)
+@example(OVER_QUOTA_FOR_A_WHILE)
+def test_nor_if_starts_are_estimated_in_forks(scenario: Scenario) -> None:
+    story, oracle = watched(scenario, EVERYTHING_IN_FORKS)
     late = [one for one in oracle.met if one.late > LATE]
     assert (oracle.delays, late, story.api.broken) == ([], [], [])
 
@@ -210,6 +225,23 @@ def test_a_start_is_delayed_only_for_a_valid_cause_and_the_event_names_it(
 ) -> None:
     """An overrun, a lost node, a higher priority, or the guarantee of another tenant."""
     _, oracle = watched(scenario)
+    assert [delay for delay in oracle.delays if not delay.agrees] == []
+
+
+@settings(max_examples=IN_FORKS)
+@given(
+    histories(
+        timed(overruns=True, priority=st.sampled_from((0, 0, 10)), preemptible=st.booleans()),
+        deletions,
+        node_losses,
+        overrun=st.sampled_from(("move", "preempt")),
+    )
+)
+@example(A_NODE_IS_LOST)
+@example(OVERDUE_POD_ENDS_WHEN_IT_IS_LATE)
+@example(A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA)
+def test_estimates_in_forks_are_delayed_for_the_same_causes(scenario: Scenario) -> None:
+    _, oracle = watched(scenario, EVERYTHING_IN_FORKS)
     assert [delay for delay in oracle.delays if not delay.agrees] == []
 
 

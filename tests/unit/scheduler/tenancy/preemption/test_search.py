@@ -1,7 +1,6 @@
 """Searches in the event loop while they are short, else in a fork; one at a time."""
 
 import asyncio
-import pickle
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from scheduler import fork
 from scheduler.fork import ForkError, ForkPolicy
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.forks import ALWAYS, at_once
 from tests.unit.scheduler.tenancy import oracles
 from tests.unit.scheduler.tenancy.builders import tenant_pod
 from tests.unit.scheduler.tenancy.histories import Story
@@ -31,15 +31,6 @@ from tests.unit.scheduler.tenancy.random_clusters import (
 pytestmark = pytest.mark.timeout(300)
 
 T = TypeVar("T")
-ALWAYS = -1.0  # a budget that every search exceeds
-
-
-async def at_once(work: Callable[[], T], *, seconds: float) -> T:
-    """As a fork: on the state of now, and the result arrives later and as a copy."""
-    result: T = pickle.loads(pickle.dumps(work()))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    return result
 
 
 class Held:

@@ -81,16 +81,18 @@ class Steps:
 class Cluster:
     """`per_node` pods of three CPUs run on each node of 32, of another scheduler or of ours."""
 
-    def __init__(self, nodes: int) -> None:
-        self.bench = Bench(fork=ForkPolicy(fork.run))
-        self.names: list[str] = []
-        for number, raw in enumerate(scheduler_cases.nodes(nodes, rack=50)):
+    def __init__(
+        self,
+        nodes: int,
+        policy: ForkPolicy | None = ForkPolicy(fork.run),  # noqa: B008 (frozen)
+    ) -> None:
+        self.bench = Bench(fork=policy)
+        self.raw = list(scheduler_cases.nodes(nodes, rack=50))
+        self.names = [raw["metadata"]["name"] for raw in self.raw]
+        for number, raw in enumerate(self.raw):
             raw["metadata"] |= {"uid": f"node-{number}", "resourceVersion": "1"}
             raw["metadata"]["labels"][vocabulary.ZONE_LABEL] = f"z{number % 3}"
-            node = Node.read(raw)
-            self.names.append(node.name)
-            self.deliver(node, EventKind.ADDED)
-        self.raw = list(scheduler_cases.nodes(nodes, rack=50))
+            self.deliver(Node.read(raw), EventKind.ADDED)
 
     def deliver(self, node: Node, kind: EventKind) -> None:
         event: WatchEvent[Node | None] = WatchEvent(kind, ("", node.name), node, None)

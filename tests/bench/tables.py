@@ -28,7 +28,7 @@ TENANCY_PLOT = DOCS / "tenancy.svg"
 def table(name: str) -> str | None:
     """`hardware` has one table for each of its parts: hardware-trace, hardware-planning."""
     bench, _, part = name.partition("-")
-    if (results := rows.read_raw(bench)) is not None:
+    if bench != "steps" and (results := rows.read_raw(bench)) is not None:
         if bench == "scheduler":
             return scheduler_report.markdown(results)
         if bench == "tenancy":

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from scheduler.cache.cache import Cache
+from scheduler.errors import ErrorStep
+from scheduler.isolation import Isolation
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
@@ -77,8 +79,10 @@ class SchedulingCycle:
         effects: CycleEffects,
         metrics: Metrics,
         requeueing: Requeueing[EquivalenceClass],
+        isolation: Isolation,
         now: Callable[[], float],
     ) -> None:
+        self._isolation = isolation
         self._cache = cache
         self._queue = queue
         self._tenancy = tenancy
@@ -110,7 +114,11 @@ class SchedulingCycle:
         """Before each plan. The forming gangs that gained no member for a while."""
         step = self._metrics.steps
         with step(LoopStep.REQUEUE):
-            self._move_to_active()
+            try:
+                self._move_to_active()
+            except Exception as error:
+                self._requeueing.end_round()
+                self._isolation.report(ErrorStep.REQUEUE, "unschedulable units", error)
         now = self._now()
         with step(LoopStep.TENANCY):
             self._tenancy.tick(now)

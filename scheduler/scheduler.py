@@ -215,6 +215,7 @@ class Scheduler:
             effects=_Effects(self, actuators.reporter, known),
             metrics=metrics,
             requeueing=requeueing,
+            isolation=self.isolation,
             now=now,
         )
 

@@ -171,6 +171,10 @@ class Requeueing(Generic[C]):
         self._done, self._round = self._round, None
         return hints
 
+    def end_round(self) -> None:
+        """An error came in a slice: no class waits for the changes noted so far any longer."""
+        self._done, self._round = self._changes, None
+
     def _test(self, slot: int, pod: Pod) -> QueueingHint:
         if pod.spec.unsupported:
             return QueueingHint.NONE

@@ -179,6 +179,7 @@ class KubeNexusStrategy:
             effects=self,
             metrics=Metrics(),
             requeueing=requeueing,
+            isolation=NoIsolation(),
             now=lambda: cluster.now,
         )
 

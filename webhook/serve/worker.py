@@ -213,6 +213,11 @@ class WholeRequestWorker(Worker):
             except _CLOSED:
                 sock.close()
                 continue
+            except Exception:
+                logger.exception("connection cannot be secured")
+                metrics.internal_error("connection")
+                sock.close()
+                continue
             self._numbers += 1
             connection = Connection(tls_socket, peer, self._numbers, time.monotonic())
             connection.step = partial(self._step, connection)

@@ -13,6 +13,8 @@ import pytest
 from kubenexus.dev.process import ports
 from tests.unit.webhook.serve.serving import PATIENCE, Serving, serving
 from tests.unit.webhook.serve.test_server import a_review
+from webhook.serve import server
+from webhook.serve.client_auth import ClientAuth
 from webhook.serve.server import metrics_folder, wait_until
 
 SIGNALS = ("SIGTERM", "SIGABRT", "SIGKILL", "SIGSEGV", "SIGQUIT", "SIGINT")
@@ -95,6 +97,39 @@ def test_a_worker_that_ends_is_replaced_and_harms_no_other(two: Serving, name: s
     assert sum(counted) >= requests.allowed
     left = {path.stem.rpartition("_")[2] for path in folder.glob("*.db")}
     assert left <= {"ended", str(master), *map(str, workers_of(master))}
+
+
+@pytest.mark.parametrize(
+    ("has_served", "want"),
+    [
+        pytest.param(True, 1, id="a successor ends alone: gunicorn tries the next"),
+        pytest.param(False, 7, id="the first start fails: the exception reaches gunicorn"),
+    ],
+)
+def test_a_worker_that_cannot_start(
+    has_served: bool, want: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setattr(server, "RESTART_SECONDS", 0.0)
+    if has_served:
+        (tmp_path / "served").touch()
+
+    class Broken(server._Gunicorn):
+        def __init__(self) -> None:
+            """No options: nothing is loaded."""
+
+        def _load(self) -> ClientAuth:
+            raise ZeroDivisionError
+
+    child = os.fork()
+    if child == 0:
+        try:
+            Broken().load()
+        except ZeroDivisionError:
+            os._exit(7)
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == want
 
 
 def test_only_the_process_that_made_the_folder_of_the_metrics_removes_it() -> None:

@@ -1,5 +1,6 @@
 """The worker's loop in a thread of the test, over real TLS, with an app that the test controls."""
 
+import contextlib
 import gc
 import logging
 import os
@@ -17,8 +18,11 @@ from gunicorn.config import Config
 
 from kubenexus.dev.process import ports
 from tests.unit.webhook.serve.serving import PATIENCE, an_authority, put_pair
+from webhook import metrics
+from webhook.serve import decision_queues
 from webhook.serve import worker as workers
 from webhook.serve.client_auth import AccessRules, ClientAuth, Environ
+from webhook.serve.server import wait_until
 from webhook.serve.worker import WholeRequestWorker
 
 
@@ -28,6 +32,12 @@ class App:
 
     go: threading.Event = field(default_factory=threading.Event)
     order: list[bytes] = field(default_factory=list)
+    begun: list[bytes] = field(default_factory=list)  # by WSGI
+    hold: threading.Event = field(default_factory=threading.Event)  # cleared: the loop waits
+    entered: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.hold.set()
 
     def answer_now(self, path: str, body: bytes) -> bytes | None:
         if body == b"broken":
@@ -35,10 +45,13 @@ class App:
         if not body.startswith(b"quick"):
             return None
         self.order.append(body)
+        self.entered.set()
+        self.hold.wait(PATIENCE)
         return body
 
     def __call__(self, environ: Environ, start_response: object) -> list[bytes]:
         body: bytes = environ["wsgi.input"].read()
+        self.begun.append(body.strip())
         self.go.wait(PATIENCE)
         assert callable(start_response)
         start_response("200 OK", [("Content-Length", str(len(body)))])
@@ -159,3 +172,103 @@ def test_an_open_connection_gets_its_last_answer_when_the_end_has_come(running: 
         connection.sendall(a_request(b"quick last"))
         assert b"Connection: close\r\n" in read_until(connection, b"quick last")
         assert connection.recv(1) == b""
+
+
+# --- Fairness between namespaces. ---
+
+
+def of_namespace(namespace: str, name: str, size: int = 0) -> bytes:
+    return a_request(f'quick {name} "namespace":"{namespace}"'.encode().ljust(size))
+
+
+def names(app: App) -> list[str]:
+    return [body.split()[1].decode() for body in app.order]
+
+
+def test_a_small_review_passes_a_flood_of_another_namespace(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty of the flood are complete before the small one is; the first holds the loop."""
+    monkeypatch.setattr(decision_queues, "TURN_SECONDS", 0.0)  # one decision between two looks
+    running.app.hold.clear()
+    flood = [running.connect() for _ in range(40)]
+    with running.connect() as one:
+        for number, connection in enumerate(flood):
+            connection.sendall(of_namespace("flood", f"flood-{number}", 1_000))
+        assert running.app.entered.wait(PATIENCE)
+        one.sendall(of_namespace("other", "small"))
+        running.app.hold.set()
+        read_until(one, b'"namespace":"other"')
+    for connection in flood:
+        connection.recv(1)
+        connection.close()
+    # The loop may have taken one more of the flood before it looked at its sockets again.
+    assert names(running.app).index("small") <= 2
+
+
+def test_large_reviews_of_a_namespace_wait_for_each_other_and_hold_up_no_other(
+    running: Running,
+) -> None:
+    flood = [running.connect() for _ in range(4)]
+    for connection in flood:
+        connection.sendall(a_request(b'{"namespace":"flood"}'.ljust(3 * 1024 * 1024)))
+    with running.connect() as large, running.connect() as small:
+        large.sendall(a_request(b'{"namespace":"other"}'.ljust(200_000)))
+        small.sendall(of_namespace("flood", "small"))
+        read_until(small, b'"namespace":"flood"')
+        assert wait_until(lambda: len(running.app.begun) == 2, seconds=PATIENCE)
+        begun = sorted(running.app.begun)
+        running.app.go.set()
+        read_until(large, b" " * 100)
+    for connection in flood:
+        connection.recv(1)
+        connection.close()
+    assert begun == [b'{"namespace":"flood"}', b'{"namespace":"other"}']
+
+
+def test_requests_beyond_the_bytes_that_may_wait_are_told_to_try_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_queues, "BYTES_LIMIT", 500_000)
+    before = rejections()
+    flood = [running.connect() for _ in range(6)]
+    for connection in flood:
+        connection.sendall(a_request(b'{"namespace":"flood"}'.ljust(200_000)))
+    with running.connect() as small:
+        small.sendall(of_namespace("flood", "small"))
+        read_until(small, b'"namespace":"flood"')
+        assert wait_until(lambda: rejections() == before + 3, seconds=PATIENCE)
+        running.app.go.set()
+    answers = [connection.recv(20)[:12] for connection in flood]
+    for connection in flood:
+        connection.close()
+    # One is decided and two wait.
+    assert sorted(answers) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 503"] * 3
+
+
+def rejections() -> float:
+    name = "kubenexus_webhook_overload_rejections_total "
+    lines = metrics.exposition().decode().splitlines()
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
+def test_a_connection_that_breaks_the_worker_ends_alone(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running.connect() as bad, running.connect() as good:
+        with monkeypatch.context() as patched:
+            patched.setattr(workers.WholeRequestWorker, "_dispatch", broken_once())
+            bad.sendall(a_request(b"quick"))
+            with contextlib.suppress(ConnectionResetError):
+                assert bad.recv(1) == b""
+        good.sendall(a_request(b"quick good"))
+        read_until(good, b"quick good")
+
+
+def broken_once() -> Any:
+    def dispatch(worker: WholeRequestWorker, connection: workers.Connection) -> bool:
+        if connection.data:
+            raise ZeroDivisionError
+        return False
+
+    return dispatch

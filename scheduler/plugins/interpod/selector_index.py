@@ -51,6 +51,7 @@ class SelectorIndex(Generic[T]):
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[T]] = {}
+        self._by_key: dict[str, list[T]] = {}  # entries that require a label of any value
         self._unanchored: list[T] = []
 
     def add(self, entry: T, group: Group) -> None:
@@ -59,12 +60,15 @@ class SelectorIndex(Generic[T]):
 
     def clear(self) -> None:
         self._by_label.clear()
+        self._by_key.clear()
         self._unanchored.clear()
 
     def candidates(self, labels: Labels) -> Iterator[T]:
         """Every entry that may select a pod with these labels, each once: a label has one value."""
         for pair in labels:
             if entries := self._by_label.get(pair):
+                yield from entries
+            if entries := self._by_key.get(pair[0]):
                 yield from entries
         yield from self._unanchored
 
@@ -73,7 +77,8 @@ class SelectorIndex(Generic[T]):
             return []
         required = anchor(group)
         if required is None:
-            return [self._unanchored]
+            key = _existing_key(group)
+            return [self._unanchored if key is None else self._by_key.setdefault(key, [])]
         return [self._by_label.setdefault((required.key, value), []) for value in required.values]
 
 
@@ -86,3 +91,9 @@ def anchor(group: Group) -> LabelRequirement | None:
         if requirement.operator == "In"
     ]
     return min(listed, key=lambda requirement: (len(requirement.values), requirement), default=None)
+
+
+def _existing_key(group: Group) -> str | None:
+    """A label key that every selected pod has; None: there is none."""
+    requirements = (requirement for _, selector in group for requirement in selector or ())
+    return min((each.key for each in requirements if each.operator == "Exists"), default=None)

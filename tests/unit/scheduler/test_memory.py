@@ -32,6 +32,7 @@ CACHES = {
     "scheduler.plugins.interpod.pod_counts.PodCounts._counts": 4096,
     "scheduler.plugins.interpod.pod_counts.PodCounts._in": 4097,
     "scheduler.plugins.interpod.pod_counts.PodCounts._kinds": 4096,
+    "scheduler.plugins.interpod.pod_counts.PodCounts._labelled": 4096 * 4,
     "scheduler.plugins.interpod.selector_index.SelectorIndex._by_label": 3 * 4096,
     "scheduler.plugins.interpod.topology_spread.TopologySpread._cache": 128,
     "scheduler.plugins.node_resources.NodeResources._scores": 256,

@@ -23,7 +23,7 @@ _PATTERNS: Final[tuple[tuple[ErrorKind, str], ...]] = (
     ("type", r"non-cel value|applying select|unimplemented type|.{0,200}support field selection"),
 )
 _COMPILED: Final = tuple((kind, re.compile(text, re.IGNORECASE)) for kind, text in _PATTERNS)
-_STATUS: Final = re.compile(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$")
+_STATUS: Final = re.compile(r"^[A-Z_]+: |(?<!\s)\s*\[[A-Z_]+\]$")
 _TAG: Final = re.compile(r"^\[([a-z-]+)\] ")
 
 

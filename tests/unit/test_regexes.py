@@ -25,10 +25,6 @@ PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
 METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
 LENGTHS = (24, 2_000, 8_000, 16_000)  # the first one shows exponential time
 # Patterns whose texts other rules keep short.
-ELSEWHERE = {
-    "policies/cel/error_kinds.py:_STATUS": "messages of the CEL engine",
-    "scheduler/plugins/dra/cel_selectors.py:_INDEX": "the API server takes 10 KiB of a selector",
-}
 MOST_SECONDS = 0.2  # of CPU, for the longest text; a linear pattern needs about a millisecond
 
 
@@ -135,9 +131,7 @@ def seconds(use: Use, text: str) -> float:
     return time.process_time() - began
 
 
-USES = sorted(
-    {(use.where, use.method): use for use in uses() if use.where not in ELSEWHERE}.items()
-)
+USES = sorted({(use.where, use.method): use for use in uses()}.items())
 
 
 def test_every_pattern_is_found() -> None:

@@ -27,7 +27,9 @@ from scheduler import bounded
 from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId
 
 ENVIRONMENT: Final = protocol.Environment.of(["device"])
-_INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")
+_INDEX: Final = re.compile(
+    r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*(?:\?\s*)?(["'])([^"']*)\2"""
+)
 MAX_PROGRAMS: Final = 1024  # compiled selectors: users write as many claims as they like
 MAX_RESULTS: Final = 200_000
 

@@ -132,7 +132,13 @@ class SchedulingCycle:
         return self._requeueing.in_round
 
     def pop(self) -> Unit | None:
-        return None if self.requeueing else self._queue.pop(self._now())
+        if self.requeueing:
+            return None
+        try:
+            return self._queue.pop(self._now())
+        except Exception as error:
+            self._isolation.report(ErrorStep.QUEUE, "active queue", error)
+            return None
 
     def schedule(self, unit: Unit) -> None:
         """Plan a popped unit, and hand over the outcome."""

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from scheduler.report import events
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -36,3 +38,9 @@ def test_only_a_corrupt_state_passes_the_isolation() -> None:
     assert raised("error") <= {"scheduler/isolation.py", "scheduler/errors.py"} | {
         "scheduler/queueing/scheduling_queue.py"  # the default where no scheduler is around it
     }
+
+
+def test_messages_about_errors_are_explained() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    assert events.error_text("pod team-a/p", "ERROR", retry_after=5.0) in page
+    assert events.unreadable_pod("team-a", "p", "uid", "ERROR").note in page

@@ -15,6 +15,7 @@ from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
     a_device,
     a_pod_with_claims,
+    a_pod_with_template,
     allocated,
     claim_json,
     class_json,
@@ -187,3 +188,16 @@ def test_every_numa_node_is_tried_for_devices(numa: tuple[int, ...], want: str) 
     found = plan(units([pod])[0], snapshot)
     zones = found.placements[0].assignment.numa if isinstance(found, Placed) else ()
     assert "".join(map(str, zones)) == want
+
+
+def test_pods_of_one_spec_with_different_claims_have_different_signatures() -> None:
+    """One claim has its device on a node, two others have none yet and request the same."""
+    status = allocated("gpu-0", node="n")
+    pods = [a_pod_with_template(f"m{number}") for number in range(3)]
+    claims = [
+        claim_json(f"m{number}-gpu", owner=pod.uid, status=status if number == 0 else {})
+        for number, pod in enumerate(pods)
+    ]
+    snapshot = a_snapshot(slice_json("n", devices(4)), *claims)
+    first, second, third = map(snapshot.signature, pods)
+    assert (first == second, second == third) == (False, True)

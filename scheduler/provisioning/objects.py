@@ -175,7 +175,7 @@ _CONDITIONS: Final = (
 
 def _phase(obj: Json) -> tuple[Phase, str, float]:
     conditions = {
-        row.get("type"): row for row in rows(mapping(obj.get("status")).get("conditions"))
+        str(row.get("type")): row for row in rows(mapping(obj.get("status")).get("conditions"))
     }
     for kind, phase in _CONDITIONS:
         row = conditions.get(kind)

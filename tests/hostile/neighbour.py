@@ -51,8 +51,9 @@ class Unit:
 class Neighbour:
     """Creates inside `with`; `finish` waits for what is pending."""
 
-    def __init__(self, api: Api, stream: Stream, node_labels: Json) -> None:
-        self._api, self._stream, self._node_labels = api, stream, node_labels
+    def __init__(self, api: Api, stream: Stream, *, node_labels: Json, labels: Json) -> None:
+        self._api, self._stream = api, stream
+        self._node_labels, self._labels = node_labels, labels
         self._lock = threading.Lock()
         self._stop, self._closed = threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(WRITERS)
@@ -138,9 +139,9 @@ class Neighbour:
         return True
 
     def _pod(self, name: str, number: int, size: int) -> Json:
-        labels = {}
+        labels = dict(self._labels)
         if size > 1:
-            labels = {
+            labels |= {
                 vocabulary.GANG_NAME_LABEL: f"n{number}",
                 vocabulary.GANG_MIN_AVAILABLE_LABEL: str(size),
             }

@@ -53,7 +53,7 @@ def run(
 
         sender = Attack(hostile, site.admin, seed=seed, count=objects, stop=hopeless)
         census = Census(site.watched(), sent=lambda: sender.sent, before_revival=sender.purge)
-        with census, Neighbour(quiet, stream, POOL) as other:
+        with census, Neighbour(quiet, stream, node_labels=POOL, labels=site.stamps) as other:
             with sender:
                 sender.wait()
             seconds = time.monotonic() - start

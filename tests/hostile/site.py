@@ -102,6 +102,13 @@ class Site:
         self._clients.append(client)
         return client
 
+    @property
+    def stamps(self) -> Json:
+        """What admission writes on the neighbour's pods, where none does."""
+        if self._admission:
+            return {}
+        return {vocabulary.TENANT_LABEL: neighbour.NAMESPACE, vocabulary.TIER_LABEL: "gold"}
+
     def watched(self) -> list[Watched]:
         """What must not end: the webhook, its workers, and both schedulers."""
         webhook = Watched(

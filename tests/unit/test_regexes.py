@@ -24,7 +24,6 @@ from tests.pages import ROOT
 PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
 METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
 LENGTHS = (24, 2_000, 8_000, 16_000)  # the first one shows exponential time
-# Patterns whose texts other rules keep short.
 MOST_SECONDS = 0.2  # of CPU, for the longest text; a linear pattern needs about a millisecond
 
 

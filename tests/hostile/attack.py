@@ -27,7 +27,10 @@ Json = dict[str, Any]
 
 CLIENTS: Final = 8
 LIVE: Final = 250  # stored objects that are left alone
+LIVE_FLOODS: Final = 2  # workloads that are left alone although they fill the quota of pods
+FLOOD: Final = 20  # pods of one workload
 EXAMPLES: Final = 20  # requests that are named of each bad outcome
+COUNTS: Final = ("replicas", "parallelism")
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
@@ -58,6 +61,7 @@ class Attack:
         self._next = 0
         self._done = threading.Event()
         self._live: deque[str] = deque()
+        self._floods: deque[str] = deque()
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(CLIENTS)]
         self._janitor = threading.Thread(target=self._sweep, daemon=True)
         self.sent = 0
@@ -86,8 +90,9 @@ class Attack:
     def purge(self) -> None:
         """Delete the pods of the namespace, and all workloads that would make new ones."""
         with self._lock:
-            paths = [*self._live]
+            paths = [*self._live, *self._floods]
             self._live.clear()
+            self._floods.clear()
         with ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(self._delete, paths))
         self._free_finalizers()
@@ -103,8 +108,7 @@ class Attack:
                 self.by_verb[drawn.verb] += 1
                 if outcome is Outcome.STORED:
                     self.stored_kinds[drawn.kind] += 1
-                    if drawn.stores:
-                        self._live.append(drawn.stores)
+                    self._keep(drawn)
                 elif outcome in (Outcome.INTERNAL, Outcome.FAILED, Outcome.LOST):
                     rows = self.examples.setdefault(outcome, [])
                     if len(rows) < EXAMPLES:
@@ -135,11 +139,19 @@ class Attack:
 
     # --- the platform's own cleaning ---
 
+    def _keep(self, drawn: Request) -> None:
+        """Remember what was stored; called with the lock."""
+        if floods(drawn):
+            self._floods.append(drawn.stores or drawn.path.partition("?")[0].removesuffix("/scale"))
+        elif drawn.stores:
+            self._live.append(drawn.stores)
+
     def _trim(self) -> None:
         with self._lock:
-            oldest = self._live.popleft() if len(self._live) > LIVE else None
-        if oldest is not None:
-            self._delete(oldest)
+            old = [self._live.popleft()] if len(self._live) > LIVE else []
+            old += [self._floods.popleft()] if len(self._floods) > LIVE_FLOODS else []
+        for path in old:
+            self._delete(path)
 
     def _delete(self, path: str) -> None:
         body = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
@@ -163,6 +175,15 @@ class Attack:
         with contextlib.suppress(CallFailed, OSError, http.client.HTTPException):
             return self._admin.call(method, path, body, content_type=kind, timeout=10.0)
         return {}
+
+
+def floods(drawn: Request) -> bool:
+    """Whether a workload makes so many pods that no quota is left for other objects."""
+    if not isinstance(drawn.body, dict) or "dryRun" in drawn.path:
+        return False
+    spec = drawn.body.get("spec")
+    counts = [spec.get(field) for field in COUNTS] if isinstance(spec, dict) else []
+    return any(isinstance(count, int) and count > FLOOD for count in counts)
 
 
 def _refusal(said: str) -> Outcome:

@@ -119,7 +119,7 @@ _NUMA_KEYS: Final = frozenset(
     )
 )
 KEYS: Final = (
-    *_NUMA_KEYS,
+    *sorted(_NUMA_KEYS),
     *vocabulary.GANG_NAME_FAMILIES,
     *vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
     vocabulary.label(vocabulary.GANG_ROLE_LABEL),

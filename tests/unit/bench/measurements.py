@@ -82,3 +82,10 @@ def tenancy() -> dict[str, Any]:
         for strategy in STRATEGIES
     ]
     return {**_ABOUT, "samples": samples}
+
+
+def steps() -> list[dict[str, Any]]:
+    return [
+        {"situation": "s", "nodes": nodes, "longest": 0.01, "total": 1.0, "forks": 0.0, "bound": 1}
+        for nodes in (1000, 10_000)
+    ]

@@ -10,6 +10,7 @@ import pytest
 from tests.bench import (
     bench_http,
     bench_policy,
+    bench_steps,
     hardware_report,
     rows,
     scheduler_reach,
@@ -46,6 +47,7 @@ BENCHES: dict[str, Callable[[], list[rows.Row]]] = {
     "http": lambda: bench_http.report([(11.0, 5.0), (12.0, 5.5)]),
     "policy": policy,
     "scheduler": lambda: scheduler_reach.report(measurements.scheduler()),
+    "steps": lambda: bench_steps.report(measurements.steps()),
     "tenancy": lambda: tenancy_report.report(measurements.tenancy()),
     "webhook": webhook,
 }

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(300)
 LATE = 2.0
 """Pods state their start to the second, and the controller ticks once per second."""
 EXAMPLES = examples(25)
-IN_FORKS = examples(6)  # each estimate is a process
+IN_FORKS = examples(3)  # each estimate is a process
 
 
 @st.composite

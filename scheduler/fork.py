@@ -13,6 +13,7 @@ child has no files, sockets or signal handlers of its parent, and never returns 
 """
 
 import asyncio
+import contextlib
 import gc
 import math
 import os
@@ -84,8 +85,7 @@ def _compute(work: Callable[[], Any], writing: int, seconds: float) -> NoReturn:
         signal.alarm(math.ceil(_WALL * seconds) + 1)  # if the parent is gone by then
         limit = math.ceil(seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        os.closerange(3, writing)
-        os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
+        _close_all_but(writing)
         os.nice(_NICENESS)
         gc.disable()
         try:
@@ -96,6 +96,14 @@ def _compute(work: Callable[[], Any], writing: int, seconds: float) -> NoReturn:
             answer = answer[os.write(writing, answer[:_CHUNK]) :]
     finally:
         os._exit(0)
+
+
+def _close_all_but(kept: int) -> None:
+    """Files and sockets of the parent; a limit on their number may be a billion in a container."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            with contextlib.suppress(OSError):  # the one that listed the folder is closed already
+                os.close(int(name))
 
 
 async def _result(child: int, reading: int, seconds: float) -> Any:

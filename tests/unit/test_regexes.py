@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.pages import ROOT
+import scheduler
+
+ROOT = Path(scheduler.__file__).parents[1]  # the tree, or where the wheel is installed
 
 PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
 METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")

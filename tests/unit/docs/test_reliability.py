@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import scheduler
 from scheduler.report import events
 
 ROOT = Path(__file__).parents[3]
+SOURCES = Path(scheduler.__file__).parents[1]  # the tree, or where the wheel is installed
 
 
 def listed() -> dict[str, set[str]]:
@@ -19,8 +21,8 @@ def listed() -> dict[str, set[str]]:
 def raised(error: str) -> set[str]:
     """Files of the scheduler that raise the error."""
     return {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "scheduler").rglob("*.py")
+        str(path.relative_to(SOURCES))
+        for path in (SOURCES / "scheduler").rglob("*.py")
         if re.search(rf"raise {error}\b", path.read_text())
     }
 
@@ -29,7 +31,9 @@ def test_what_ends_the_scheduler_is_listed() -> None:
     table = listed()
     assert table["CorruptState"] == raised("CorruptState")
     assert table["LeaseLost"] == raised("LeaseLost")
-    handled = re.findall(r"except (?:errors\.)?(\w+) as", (ROOT / "scheduler/app.py").read_text())
+    handled = re.findall(
+        r"except (?:errors\.)?(\w+) as", (SOURCES / "scheduler/app.py").read_text()
+    )
     assert set(table) - {"CorruptState"} == set(handled)
 
 

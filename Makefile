@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-steps bench-docs cel-conformance faults gang-faults tenancy-faults hostile-tenant parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-steps bench-docs soak cel-conformance faults gang-faults tenancy-faults hostile-tenant parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ bench-hardware: $(VENV)/dev ## What NUMA, GPUs and fabric cost planning, and a G
 
 bench-steps: $(VENV)/dev ## The longest steps of the scheduler's event loop, up to 10,000 nodes (ARGS=--quick for 1,000)
 	$(BIN)/python -m tests.bench.bench_steps $(ARGS)
+
+soak: $(VENV)/dev ## Two days of churn in virtual time: heap, containers and steps stay flat (ARGS="--hours N")
+	$(BIN)/python -m tests.bench.soak $(ARGS)
 
 bench-tenancy: $(VENV)/dev ## Three tenants on a recorded GPU cluster in virtual time, beside FIFO and greedy (ARGS="--trace DIR")
 	$(BIN)/python -m tests.bench.bench_tenancy $(ARGS)

@@ -10,6 +10,25 @@ import numpy as np
 
 PACKAGES = ("scheduler.", "cluster.", "policies.", "webhook.")
 CONTAINERS = (dict, list, set, deque)
+CACHES = {
+    "scheduler.columns.node_table.NodeTable._changed_rows": 4096,
+    "scheduler.plan.memo.Memo.misfits": 4096,
+    "scheduler.plan.memo.Memo.static_filters": 4096,
+    "scheduler.plan.memo.Memo.static_scores": 4096,
+    "scheduler.plan.memo.StaticFilters.rejections": 4096 * 8,
+    "scheduler.plugins.interpod.existing_terms.ExistingTerms._by_constraints": 1024 * 2,
+    "scheduler.plugins.interpod.existing_terms.ExistingTerms._terms": 1024,
+    "scheduler.plugins.interpod.plugin.InterPod._prepared": 1024,
+    "scheduler.plugins.interpod.pod_counts.PodCounts._counts": 4096,
+    "scheduler.plugins.interpod.pod_counts.PodCounts._in": 4097,
+    "scheduler.plugins.interpod.pod_counts.PodCounts._kinds": 4096,
+    "scheduler.plugins.interpod.pod_counts.PodCounts._labelled": 4096 * 4,
+    "scheduler.plugins.interpod.selector_index.SelectorIndex._by_label": 3 * 4096,
+    "scheduler.plugins.interpod.topology_spread.TopologySpread._cache": 128,
+    "scheduler.plugins.node_resources.NodeResources._scores": 256,
+    "scheduler.queueing.unschedulable.UnschedulableUnits._flushed": 130,
+}
+"""Containers that keep what no longer exists, up to a limit. All others must not grow."""
 
 
 def sizes(root: object) -> Counter[str]:

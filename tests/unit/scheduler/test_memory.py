@@ -21,25 +21,6 @@ from tests.unit.scheduler.tenancy.builders import tables
 pytestmark = pytest.mark.timeout(120)
 
 ROUNDS = 12
-CACHES = {
-    "scheduler.columns.node_table.NodeTable._changed_rows": 4096,
-    "scheduler.plan.memo.Memo.misfits": 4096,
-    "scheduler.plan.memo.Memo.static_filters": 4096,
-    "scheduler.plan.memo.Memo.static_scores": 4096,
-    "scheduler.plan.memo.StaticFilters.rejections": 4096 * 8,
-    "scheduler.plugins.interpod.existing_terms.ExistingTerms._by_constraints": 1024 * 2,
-    "scheduler.plugins.interpod.existing_terms.ExistingTerms._terms": 1024,
-    "scheduler.plugins.interpod.plugin.InterPod._prepared": 1024,
-    "scheduler.plugins.interpod.pod_counts.PodCounts._counts": 4096,
-    "scheduler.plugins.interpod.pod_counts.PodCounts._in": 4097,
-    "scheduler.plugins.interpod.pod_counts.PodCounts._kinds": 4096,
-    "scheduler.plugins.interpod.pod_counts.PodCounts._labelled": 4096 * 4,
-    "scheduler.plugins.interpod.selector_index.SelectorIndex._by_label": 3 * 4096,
-    "scheduler.plugins.interpod.topology_spread.TopologySpread._cache": 128,
-    "scheduler.plugins.node_resources.NodeResources._scores": 256,
-    "scheduler.queueing.unschedulable.UnschedulableUnits._flushed": 130,
-}
-"""Containers that keep what no longer exists, up to a limit. All others must not grow."""
 SHARED = {
     "scheduler.cache.snapshot.Snapshot.host_usage": "NumaTopology.host_usage",
     "scheduler.explain.inspector.Inspector._pods": "Scheduler._pods",
@@ -148,7 +129,7 @@ def test_containers_hold_what_they_held_before_when_everything_has_come_and_gone
         return begin, containers.sizes(bench.scheduler)
 
     begin, end = asyncio.run(run())
-    most = {name: max(begin[name], CACHES.get(name, 0)) for name in end}
+    most = {name: max(begin[name], containers.CACHES.get(name, 0)) for name in end}
     assert {name: (most[name], size) for name, size in end.items() if size > most[name]} == {}
 
 

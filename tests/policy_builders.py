@@ -22,7 +22,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 @lru_cache(maxsize=1)
 def a_compiler() -> Compiler:
-    """One for all tests: what it remembers cannot be told from what it compiles anew."""
+    """One for all tests: a remembered program equals one that it compiles anew."""
     return Compiler(CppEngine())
 
 

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measured(chosen: argparse.Namespace) -> dict[str, Any]:
-    """A part that is not asked for keeps what an earlier run found."""
+    """A part that is not selected keeps what an earlier run found."""
     parts: dict[str, Any] = {}
     if REPLAY in chosen.part:
         parts[REPLAY] = _replays(chosen)

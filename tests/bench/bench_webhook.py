@@ -131,7 +131,7 @@ class Bench:
         arms: dict[str, Callable[[], contextlib.AbstractContextManager[Child | None]]],
         measure: Callable[[Child | None], Load],
     ) -> dict[str, list[Load]]:
-        """The arms in rotated order, as often as asked."""
+        """The arms in rotated order, `RUNS` times."""
         loads: dict[str, list[Load]] = {name: [] for name in arms}
         names = list(arms)
         for number in range(RUNS):

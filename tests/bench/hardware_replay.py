@@ -34,7 +34,7 @@ Choose = Callable[[NodeTable, Pod, Ints], int]  # of these rows, one
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`curve`: parts of all GPUs, (asked for so far, in use), rising."""
+    """`curve`: parts of all GPUs, (requested so far, in use), rising."""
 
     policy: str
     seed: int
@@ -58,7 +58,7 @@ class Replay:
         }
 
     def rate_at(self, demand: float) -> float:
-        """In use when so much was asked for."""
+        """In use when so much was requested."""
         return max(
             (used for requested, used in self.curve if requested <= demand + 1e-9), default=0.0
         )

@@ -29,7 +29,7 @@ def line(sample: Sample) -> str:
         return (
             f"{sample['list']} seed {sample['seed']} {sample['policy']}: "
             f"{100 * sample['rate']:.2f} % of GPUs in use, {100 * sample['rate_at_all']:.2f} % "
-            "when as many were asked for as there are"
+            "when as many were requested as there are"
         )
     case = Case(sample["nodes"], sample["gang"], sample["kind"])
     return (
@@ -110,7 +110,7 @@ def _cases(samples: Sequence[Sample]) -> list[Case]:
 
 
 def markdown(results: Results, part: str) -> str:
-    """What goes between the marks `hardware-PART` of the page."""
+    """The text between the marks `hardware-PART` of the page."""
     stamp = results["about"][part]
     machine = stamp["machine"]
     about = (

@@ -32,7 +32,7 @@ MODEL: Final = vocabulary.GPU_MODEL_LABEL
 
 
 class TraceError(Exception):
-    """The files of the trace are not where they were looked for, or are something else."""
+    """The files of the trace are not in the folder, or are something else."""
 
 
 @dataclass(frozen=True, slots=True)

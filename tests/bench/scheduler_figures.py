@@ -23,7 +23,7 @@ Request = tuple[str, str]  # verb, resource with its subresource
 
 _SAMPLE: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
-# What the API server asks of itself, and what the benchmark asks of it.
+# Requests of the API server to itself, and requests of the benchmark.
 _NOT_THE_SCHEDULER: Final = frozenset({"leases", "flowschemas", "prioritylevelconfigurations", ""})
 _OF_THE_BENCHMARK: Final = frozenset(
     {("POST", "pods"), ("POST", "podgroups"), ("DELETE", "pods"), ("LIST", "events")}

@@ -183,9 +183,9 @@ def _after(plane: Plane, case: Case, watcher: Watcher, child: Child, before: Rea
 
 
 def await_idle(child: Child, *, has_events: Callable[[], bool]) -> None:
-    """Until the process has told everything and uses next to no CPU.
+    """Until the process has reported everything and uses next to no CPU.
 
-    A process that gets no CPU looks idle too: without all Events it must look so for longer.
+    A process that gets no CPU seems idle too: without all Events it must seem so for longer.
     """
     end, used, quiet = time.monotonic() + IDLE_MOST, cpu_seconds(_pid(child)), 0
     while time.monotonic() < end and child.alive:

@@ -150,7 +150,7 @@ def _planning_table(samples: Sequence[Sample]) -> str:
 
 
 def markdown(results: Results) -> str:
-    """Everything that goes between the marks of the page."""
+    """Everything between the marks of the page."""
     missing = scheduler_reach.not_measured(results)
     codes = sorted(
         {sample["code"] for part in ("samples", "restarts", "planning") for sample in results[part]}

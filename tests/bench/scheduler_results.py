@@ -96,7 +96,7 @@ def _key(sample: Sample) -> tuple[Any, ...]:
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits tell more than was measured."""
+    """Six digits are more than was measured."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ The independent witness: a process of its own that watches pods and writes down 
     created TIME POD            first seen without a node
     bound TIME POD NODE         first seen with one
     deleted TIME POD
-    cut TIME                    the watch ended and goes on from where it was
+    cut TIME                    the watch ended and resumes from where it was
 
 One line each on standard output, TIME on the machine's monotonic clock, taken when the bytes
 arrived. Pods that exist at the start are not written down, only what happens to them. It shares no
@@ -66,7 +66,7 @@ def lines(chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def main(server: str, ca: str, certificate: str, key: str, namespace: str) -> None:
-    # What is late here looks late of the scheduler: the witness goes first where that is allowed.
+    # A delay here counts as one of the scheduler: the witness gets a higher priority where allowed.
     with contextlib.suppress(OSError):
         os.nice(-10)
     context = ssl.create_default_context(cafile=ca)

@@ -82,14 +82,14 @@ def _gangs(rows: Iterable[dict[str, str]]) -> Iterable[Gang]:
             continue
         created = int(row["creation_time"])
         run_time = int(row["deletion_time"]) - int(row["scheduled_time"] or created)
-        ask = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"])
-        single = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, run_time)))
-        known = last.get(ask)
+        request = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"])
+        single = created, Gang(1, *request, max(SHORTEST, min(LONGEST, run_time)))
+        known = last.get(request)
         if known is not None and created - known[-1][0] <= TOGETHER:
             known.append(single)
         else:
-            last[ask] = [single]
-            groups.append(last[ask])
+            last[request] = [single]
+            groups.append(last[request])
     for group in groups:
         longest = max(single.run_time for _, single in group)
         yield replace(group[0][1], count=len(group), run_time=longest)

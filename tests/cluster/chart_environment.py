@@ -3,13 +3,13 @@ What the chart's tests stand on: Helm, a control plane of their own, and process
 the rights of the chart's service accounts.
 
 Fake nodes run nothing. So the hook Jobs of a release succeed without having done anything, and the
-pods of its Deployments serve nobody. The tests therefore run each program as a process of this
+pods of its Deployments serve no client. The tests therefore run each program as a process of this
 machine, with a token of the account that its pod has, and with the arguments that its pod has.
 What differs from a real installation, all of it:
 
     the webhook's Service    is turned into an ExternalName for `localhost`, and its port is the
                              process's: there is no network in which pods could be reached. The API
-                             server still asks for the certificate of <service>.<namespace>.svc
+                             server still requires the certificate of <service>.<namespace>.svc
     files of volumes         lie in a folder of this machine
     --kubeconfig             in place of the account's mounted token
 """

@@ -1,6 +1,6 @@
 """
 The programs of a release as processes of this machine, each with the arguments, the files and the
-rights that its pod has, and somebody who makes pods all the time.
+rights that its pod has, and a client that makes pods all the time.
 """
 
 import contextlib
@@ -174,7 +174,7 @@ def done(chart_env: ChartEnv, spec: Json, container: Json, *more: str) -> Done:
 def started(
     chart_env: ChartEnv, spec: Json, *, name: str, own: Mapping[str, str] | None = None
 ) -> Child:
-    """A container that goes on."""
+    """A container that runs until the test stops it."""
     (container,) = spec["containers"]
     child = Child(
         name,

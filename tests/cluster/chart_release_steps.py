@@ -3,7 +3,7 @@ The chapters of a release's life, each with the processes that a cluster would r
 
     install --> answer --> work --> rotate --> widen --> upgrade --> roll_back --> uninstall
 
-`test_chart_release` tells them in this order. What a chapter promises, it asserts.
+`test_chart_release` runs them in this order. Each chapter asserts its own outcome.
 """
 
 import base64
@@ -50,7 +50,7 @@ from tests.cluster.waiting import eventually
 from tests.unit.kubenexus.labeler import sysfs_trees
 
 SECRET: Final = f"{FULL}-webhook-tls"
-# Component -> what it asks for and is not granted.
+# Component -> a request that is not granted.
 FORBIDDEN: Final = {
     "webhook": ("get", "secrets", "--all-namespaces"),
     "scheduler": ("delete", "node", "node-0", "--dry-run=server"),
@@ -98,8 +98,8 @@ def install(chart_env: ChartEnv, *values: str) -> None:
     assert ("wrote certificate" in said[0], "up to date" in said[1]) == (True, True), said
     chart_env.release("install", *values)
     assert registered(chart_env) == []  # the webhook does not answer yet
-    code, told = probe(chart_env, *values, seconds=2)
-    assert (code, "was not mutated" in told) == (1, True), told
+    code, output = probe(chart_env, *values, seconds=2)
+    assert (code, "was not mutated" in output) == (1, True), output
 
 
 def answer(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
@@ -177,12 +177,12 @@ def work(chart_env: ChartEnv, ending: contextlib.ExitStack) -> None:
     assert audited.returncode in (0, 1), audited.stderr  # 2: not everything could be read
     assert json.loads(audited.stdout) is not None
     scheduler.stop()
-    asked = {
+    attempts = {
         name: chart_env.kubectl(*words, f"--kubeconfig={chart_env.account(name)}")
         for name, words in FORBIDDEN.items()
     }
-    refused = {name for name, found in asked.items() if "Forbidden" in found.stderr}
-    assert refused == set(FORBIDDEN), asked
+    refused = {name for name, found in attempts.items() if "Forbidden" in found.stderr}
+    assert refused == set(FORBIDDEN), attempts
     # What a program is refused that it needs, it says.
     logs = [path.read_text().lower() for path in chart_env.folder.glob("*.log")]
     assert [line for text in logs for line in text.splitlines() if "forbidden" in line] == []
@@ -245,7 +245,7 @@ def marks(makers: Sequence[PodCreator]) -> dict[str, int]:
 
 
 def marking(value: str) -> Json:
-    """A policy by whose label a replica that knows it is told from one that does not."""
+    """A policy by whose label a replica that knows it differs from one that does not."""
     return {
         "apiVersion": vocabulary.POLICY_API_VERSION,
         "kind": "PlatformPolicy",

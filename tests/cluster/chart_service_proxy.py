@@ -1,7 +1,7 @@
 """
 A Service of this machine: one address, behind it as many endpoints as there are, which come and go.
 
-    a new connection    goes to the endpoint that has fewest
+    a new connection    is sent to the endpoint that has fewest
     an endpoint leaves  it gets no new connection, and those that it has stay with it
 
 That is what a Service's rules do while a Deployment is rolled. Bytes pass as they are: TLS ends at

@@ -98,11 +98,11 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
         assert time.monotonic() < end, f"namespace {name} got no service account within 120 s"
         time.sleep(0.02)
     yield name
-    # Pods go at once; the rest of the namespace goes in its own time.
+    # Pods end at once; the rest of the namespace is deleted in its own time.
     api.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
-# A module at a time: tests that do not ask for it find no webhook registered.
+# A module at a time: tests that do not use it find no webhook registered.
 @pytest.fixture(scope="module")
 def stack(control_plane: ControlPlane) -> Iterator[Stack]:
     control_plane.add_nodes(load.plain(4).nodes)

@@ -113,7 +113,7 @@ class Load:
         except CallFailed as exc:
             return _refused(exc, good), str(exc)
         except (OSError, http.client.HTTPException) as exc:
-            self._stop.wait(0.05)  # no use in asking faster than it can come back
+            self._stop.wait(0.05)  # no use in trying faster than it can come back
             return Outcome.UNREACHABLE, repr(exc)
         return (Outcome.RIGHT if good else Outcome.WRONGLY_ADMITTED), ""
 

@@ -12,14 +12,14 @@ from tests.cluster.gang_witness import PodLedger
 Json = dict[str, Any]
 
 REASON: Final = "EvictionByEvictionAPI"
-SLOT: Final = 1000  # CPU in thousandths that every pod asks for
+SLOT: Final = 1000  # CPU in thousandths that every pod requests
 
 
 class Evictions(PodLedger):
     """Books that also count evictions. `over` is no matter of rounds: it is never forgiven."""
 
-    def __init__(self, room: dict[str, int]) -> None:
-        super().__init__(room)
+    def __init__(self, capacity: dict[str, int]) -> None:
+        super().__init__(capacity)
         self.evicted: dict[str, str] = {}  # uid -> node
         self.ending: set[str] = set()  # uids
         self.waiting: dict[str, str] = {}  # uid -> name, of pods without a node
@@ -41,8 +41,8 @@ class Evictions(PodLedger):
             self.waiting[uid] = about["name"]
 
     def free(self) -> int:
-        """Slots that nobody has."""
-        return sum(room - self.used[node] for node, room in self.room.items()) // SLOT
+        """Slots that no pod occupies."""
+        return sum(capacity - self.used[node] for node, capacity in self.capacity.items()) // SLOT
 
     def moves(self) -> tuple[int, int, int, int]:
         """Equal as long as nothing moves."""

@@ -7,12 +7,12 @@ A proxy between the scheduler and the API server that spoils writes, and ends th
     broken      500, and nothing was done
     lost        it is done, and the answer is 500
     cut         it is done, and the connection ends without an answer
-    late        it is done, and no answer comes for longer than anybody waits
+    late        it is done, and no answer comes for longer than any client waits
     hung        no answer for some seconds, and nothing was done
     busy        429, nothing was done; `busy-after` names a time to come again
     budget      429 as for a disruption budget, and nothing was done
 
-A share of the binds is spoiled all the time (`--share`). `POST /__arm` with JSON asks for more:
+A share of the binds is spoiled all the time (`--share`). `POST /__arm` with JSON sets others:
 
     {"spoil": "rehearsal", "kinds": ["busy"], "share": 0.5}     this share of these writes
     {"end": PID, "signal": 9, "at": "eviction", "nth": 3, "before": true}     the writer, at a write

@@ -35,8 +35,8 @@ class Gang:
 class PodLedger:
     """What was seen. `now` in seconds; pure otherwise."""
 
-    def __init__(self, room: dict[str, int]) -> None:
-        self.room = room  # node -> CPU in thousandths
+    def __init__(self, capacity: dict[str, int]) -> None:
+        self.capacity = capacity  # node -> CPU in thousandths
         self.gangs: dict[str, Gang] = {}
         self.nodes: dict[str, str] = {}  # uid -> node
         self.used: dict[str, int] = defaultdict(int)
@@ -69,8 +69,8 @@ class PodLedger:
             )
             self._held[uid] = (node, cpu)
             self.used[node] += cpu
-            if node in self.room and self.used[node] > self.room[node]:
-                self.over.append(f"{node}: {self.used[node]}m of {self.room[node]}m")
+            if node in self.capacity and self.used[node] > self.capacity[node]:
+                self.over.append(f"{node}: {self.used[node]}m of {self.capacity[node]}m")
 
     def _count(self, pod: Json, uid: str, counts: bool, now: float) -> None:
         labels = pod["metadata"].get("labels") or {}
@@ -137,10 +137,10 @@ class Witness:
         self._stream.close()
         self._thread.join(10)
 
-    def ask(self, question: Callable[[PodLedger], T]) -> T:
-        """`question(books)`, while nothing moves."""
+    def read(self, view: Callable[[PodLedger], T]) -> T:
+        """`view(books)`, while nothing moves."""
         with self._lock:
-            return question(self.books)
+            return view(self.books)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -58,7 +58,7 @@ class NodePool:
         return full
 
     def lose_node(self, name: str) -> None:
-        """As if somebody had taken it out of the cluster."""
+        """As if an administrator had taken it out of the cluster."""
         self.api.call("DELETE", f"/api/v1/nodes/{name}")
         self._nodes.remove(name)
 

@@ -29,7 +29,7 @@ SPACES: Final = (*[NAMESPACES[0]] * 3, *NAMESPACES[1:])
 MOST_NODES: Final = 8
 PROBES: Final = 20
 
-# What becomes of an existing pod: it runs, it was told to go, it is over, or it is being resized.
+# What becomes of an existing pod: it runs, it is terminating, it is over, or it is being resized.
 RUNS, TERMINATES, SUCCEEDED, FAILED, RESIZES = (
     "runs",
     "terminates",
@@ -51,7 +51,7 @@ class ExistingPod:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The pod both schedulers are asked about, with the claims that are made for it alone."""
+    """The pod that both schedulers place, with the claims that are made for it alone."""
 
     pod: Object
     storage: Storage = field(default_factory=Storage)
@@ -61,7 +61,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class RandomCluster:
-    """One cluster and the pods to be asked about on it, one after another."""
+    """One cluster and the probes on it, one after another."""
 
     seed: str
     nodes: tuple[Object, ...]
@@ -210,7 +210,7 @@ def _standing(draw: Draw, name: str, nodes: list[str], storage: Storage) -> Exis
 
 
 def _resizing(draw: Draw, pod: Object) -> Object:
-    """Granted and running amounts of the first container, which need not be those asked for."""
+    """Granted and running amounts of the first container, which need not be those requested."""
     first = pod["spec"]["containers"][0]
     row = {key: first[key] for key in ("name", "image")}
     row |= {"imageID": "", "ready": True, "restartCount": 0}

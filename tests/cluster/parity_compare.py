@@ -4,11 +4,11 @@ Two schedulers, one question: where they differ.
     agree       kube-scheduler's node is among ours, or neither has one and the texts are equal
     node        it chose a node that we refuse
     feasible    it has no node and we have one
-    text        neither has one, for reasons that are told differently
+    text        neither has one, with different reasons in the texts
     error       it stumbled over the pod, which the generator should not have made
 
 kube-scheduler may answer before it has seen the whole cluster. Nothing changes by itself here, so
-that the same question asked again settles which it was: only what is repeated counts.
+that the same probe, repeated, settles which it was: only what is repeated counts.
 """
 
 import re
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.cluster.parity_cluster import Probe, RandomCluster
-from tests.cluster.parity_kube_scheduler import Answer, Asked, KubeScheduler
+from tests.cluster.parity_kube_scheduler import Answer, KubeScheduler, Outcome
 from tests.cluster.parity_kubenexus import KubeNexus, Verdict
 
 Object = dict[str, Any]
@@ -56,12 +56,12 @@ class Seen:
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, answer: Answer, *, late: bool) -> None:
-        """`late`: it was another answer when asked for the first time."""
+        """`late`: the first answer was another one."""
         self.answers += 1
         self.bound += bool(answer.node)
         self.late += late
-        told = answer.text.partition(": ")[2].rstrip(".")
-        self.reasons.update(VARYING.sub("", part) for part in told.split(", ") if part)
+        reasons = answer.text.partition(": ")[2].rstrip(".")
+        self.reasons.update(VARYING.sub("", part) for part in reasons.split(", ") if part)
 
     def __str__(self) -> str:
         rows = [f"{count:6} {reason}" for reason, count in self.reasons.most_common()]
@@ -84,8 +84,8 @@ def settled(text: str) -> str:
     The text without what chance decides: of several drivers that a node lacks, kube-scheduler
     names whichever its map gives first, another one for each node.
     """
-    head, _, told = text.partition(": ")
-    parts = told.rstrip(".").split(", ")
+    head, _, reasons = text.partition(": ")
+    parts = reasons.rstrip(".").split(", ")
     lacking = [found for part in parts if (found := LACKING.fullmatch(part))]
     if not lacking:
         return text
@@ -95,7 +95,7 @@ def settled(text: str) -> str:
 
 
 class Judge:
-    """One cluster and the probes asked about on it."""
+    """One cluster and its probes."""
 
     def __init__(self, kube_scheduler: KubeScheduler, cluster: RandomCluster, seen: Seen) -> None:
         self._kube_scheduler, self._cluster, self._seen = kube_scheduler, cluster, seen
@@ -133,19 +133,19 @@ class Judge:
         self._ours = KubeNexus(self._objects)
 
     def _settle(self, probe: Probe) -> Difference | Answer:
-        asked, verdict, kind = self._compare(probe)
+        outcome, verdict, kind = self._compare(probe)
         again = 0
         while kind and again < REPEATS:
             again += 1
-            asked, verdict, kind = self._compare(probe)
-        self._seen(asked.answer, late=bool(again and not kind))
-        return Difference(kind, asked.answer, verdict) if kind else asked.answer
+            outcome, verdict, kind = self._compare(probe)
+        self._seen(outcome.answer, late=bool(again and not kind))
+        return Difference(kind, outcome.answer, verdict) if kind else outcome.answer
 
-    def _compare(self, probe: Probe) -> tuple[Asked, Verdict, str]:
-        asked = self._kube_scheduler.ask(probe)
-        books = KubeNexus([*self._objects, *asked.objects]) if asked.objects else self._ours
-        verdict = books.verdict(asked.pod)
-        return asked, verdict, difference(asked.answer, verdict)
+    def _compare(self, probe: Probe) -> tuple[Outcome, Verdict, str]:
+        outcome = self._kube_scheduler.schedule(probe)
+        books = KubeNexus([*self._objects, *outcome.objects]) if outcome.objects else self._ours
+        verdict = books.verdict(outcome.pod)
+        return outcome, verdict, difference(outcome.answer, verdict)
 
 
 def _is_node(item: Object, name: str) -> bool:

@@ -1,12 +1,12 @@
 """
 The real side of the parity test: an API server and kube-scheduler, and nothing else that acts.
 
-    load(cluster) ──▶ barrier ──▶ ask(probe), ask(probe), … ──▶ load(the next cluster)
+    load(cluster) ──▶ barrier ──▶ schedule(probe), schedule(probe), … ──▶ load(the next cluster)
 
 No controller and no fake kubelet runs here: what was written stays as it is, so that two
-schedulers asked in turn are asked about the same cluster. A probe is gone before the next one
+schedulers decide, one after the other, about the same cluster. A probe is gone before the next one
 comes. kube-scheduler reads several watches that keep no order among each other: the barrier waits
-for its nodes, and whoever compares asks again before an answer is taken for a difference.
+for its nodes, and `parity_compare` repeats a probe before it takes an answer for a difference.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from tests.cluster.parity_storage import Storage
 
 Object = dict[str, Any]
 
-# These write what nobody takes away again where no controller runs.
+# These write what only a controller removes, and none runs here.
 ADMISSION_OFF: Final = "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection"
 MANAGERS: Final = ("kube-controller-manager", "kwok")
 WRITERS: Final = 6
@@ -89,7 +89,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Outcome:
     """An answer, with the pod and the objects made for it alone as the API server holds them."""
 
     answer: Answer
@@ -120,7 +120,7 @@ class KubeScheduler:
     # --- a cluster ---
 
     def load(self, cluster: RandomCluster) -> list[Object]:
-        """Replace whatever is there by this cluster; what the API server made of it."""
+        """Replace all objects by this cluster; what the API server made of it."""
         self._clear()
         self._each(self._api.apply, cluster.namespaces)
         self._store(cluster.storage)
@@ -173,7 +173,7 @@ class KubeScheduler:
     def _stand(self, standing: ExistingPod) -> None:
         pod = self._create(standing.pod)
         if standing.fate == TERMINATES:
-            # Nobody ends it: where there is no kubelet it stays as it is.
+            # Without a kubelet it stays as it is.
             self._api.call("DELETE", path(pod))
         elif standing.fate in (SUCCEEDED, FAILED):
             self._status(pod, {"phase": standing.fate.capitalize()})
@@ -195,7 +195,7 @@ class KubeScheduler:
         }
         end = time.monotonic() + PATIENCE
         while True:
-            answer = self.ask(Probe(pod)).answer
+            answer = self.schedule(Probe(pod)).answer
             others = f"{nodes - 1} {UNMATCHED}"
             here = f"0/{nodes} nodes" in answer.text and others in answer.text
             if answer.node or here:
@@ -216,7 +216,7 @@ class KubeScheduler:
 
     # --- a probe ---
 
-    def ask(self, probe: Probe) -> Asked:
+    def schedule(self, probe: Probe) -> Outcome:
         """Give the pod to kube-scheduler, wait for what it says, and take the pod away."""
         self._store(probe.storage)
         name = next(self._names)
@@ -226,7 +226,7 @@ class KubeScheduler:
         made: Object | None = None
         try:
             made = self._create(pod)
-            return Asked(self._wait(path(pod), late=bool(own)), made, stored)
+            return Outcome(self._wait(path(pod), late=bool(own)), made, stored)
         finally:
             if made is not None:
                 self._api.call("DELETE", path(pod), AT_ONCE)
@@ -265,7 +265,7 @@ class KubeScheduler:
 def _answer(pod: Object, *, late: bool) -> Answer | None:
     if node := pod["spec"].get("nodeName"):
         return Answer(node=node)
-    # Nobody provides the volume that a late claim waits for: the node is named, and that is all.
+    # No provisioner makes the volume that a late claim waits for: only the node is nominated.
     if late and (node := pod["status"].get("nominatedNodeName")):
         return Answer(node=node)
     for row in pod["status"].get("conditions", ()):
@@ -299,7 +299,7 @@ def kube_scheduler(binaries: Binaries, where: Path) -> Iterator[KubeScheduler]:
 
 
 def _config(plane: ControlPlane) -> Object:
-    """The default profile; a client that is not held back."""
+    """The default profile; a client without a rate limit."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

@@ -1,7 +1,7 @@
 """
 Our side of the parity test: the scheduler's own cache and filters over what the API server holds.
 
-The one place that knows how the scheduler takes objects in and how it is asked about a pod.
+The one place that knows how the scheduler takes objects in and how it decides about a pod.
 """
 
 import random
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where the pod may go, and what is told where it may go nowhere."""
+    """The feasible nodes of the pod, and the message where there is none."""
 
     nodes: frozenset[str]
     text: str

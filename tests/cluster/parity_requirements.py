@@ -1,5 +1,5 @@
 """
-What the pods of the parity test ask for: every rule of kube-scheduler's default profile.
+What the pods of the parity test require: every rule of kube-scheduler's default profile.
 
 A probe draws a few requirements; a pod that stands already carries what others must mind:
 labels, ports, amounts, claims and its own (anti-)affinity. All of it passes the API server's own
@@ -29,7 +29,7 @@ DECLARED: Final = "RestartAllContainersOnContainerExits"
 UNLIKE: Final = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]}
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-POLITE: Final = "polite"  # a priority class: the pod drives nobody away
+POLITE: Final = "polite"  # a priority class: the pod preempts none
 # Runtime classes that are there on every cluster: one costs overhead, one has nodes of its own.
 RUNTIMES: Final = ("thick", "fenced")
 
@@ -74,7 +74,7 @@ def standing(draw: Draw, name: str, namespace: str, storage: Storage) -> Object:
 def probe(
     draw: Draw, name: str, namespace: str, nodes: Sequence[str], storage: Storage, own: Storage
 ) -> Object:
-    """The pod that is asked about."""
+    """The pod that both schedulers place."""
     pod = _pod(draw, name, namespace)
     pod["spec"]["priorityClassName"] = POLITE
     claims = [*storage.claims_of(namespace), MISSING] if draw.chance(0.1) else None

@@ -2,7 +2,7 @@
 A case made small: the least cluster on which the two schedulers still differ in the same way.
 
 Things are taken away one by one, pods and nodes before claims before single requirements, and put back
-where the difference goes with them. Every step asks kube-scheduler on a cluster loaded anew.
+where the difference vanishes with them. Every step runs kube-scheduler on a cluster loaded anew.
 """
 
 import copy

@@ -5,7 +5,7 @@ Three kinds of claims:
 
     bound       to a volume that may have a node affinity, zone labels, a CSI driver with limits
     amiss       no volume yet though one is due, being deleted, or not there at all
-    late        made for one probe: WaitForFirstConsumer, to be bound where the pod goes
+    late        made for one probe: WaitForFirstConsumer, to be bound where the pod is placed
 
 No controller runs beside kube-scheduler, so that bound claims are written as the volume controller
 leaves them and nothing changes by itself.
@@ -32,7 +32,7 @@ MISSING: Final = "missing"
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Objects as they are created. A claim with a finalizer is told to go, and stays."""
+    """Objects as they are created. A claim with a finalizer is deleted, and stays."""
 
     classes: tuple[Object, ...] = ()
     csinodes: tuple[Object, ...] = ()
@@ -86,7 +86,7 @@ def shared(draw: Draw, nodes: list[str]) -> Storage:
 
 
 def late(draw: Draw, name: str, namespace: str, nodes: list[str]) -> Storage:
-    """Claims for one probe that are bound where the pod goes, and volumes that may serve them."""
+    """Claims for one probe, bound where the pod is placed, and volumes that may serve them."""
     claims = [
         _late_claim(draw, f"{name}-late-{number}", namespace, nodes)
         for number in range(draw.upto(1, 2))
@@ -99,8 +99,8 @@ def late(draw: Draw, name: str, namespace: str, nodes: list[str]) -> Storage:
         if draw.chance(0.15):
             volume["spec"]["volumeMode"] = "Block"
         if draw.chance(0.15):
-            promised = draw.one(*claims)["metadata"]["name"]
-            volume["spec"]["claimRef"] = _reference(namespace, promised)
+            claim_name = draw.one(*claims)["metadata"]["name"]
+            volume["spec"]["claimRef"] = _reference(namespace, claim_name)
         volumes.append(volume)
     return Storage(volumes=tuple(volumes), claims=tuple(claims))
 

@@ -30,7 +30,7 @@ class Stream:
         connection = self._open
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):  # gone already
-                # Whoever reads from it in another thread goes on at once.
+                # A thread that reads from it returns at once.
                 connection.sock.shutdown(socket.SHUT_RDWR)
             connection.sock.close()
 

@@ -113,19 +113,19 @@ class SchedulerPair:
                 return child
         return None
 
-    def end_leader_at(self, write: str, *, nth: int, before: bool, ask: bool = False) -> None:
-        """`ask`: with SIGTERM, as when a deployment is rolled."""
+    def end_leader_at(self, write: str, *, nth: int, before: bool, graceful: bool = False) -> None:
+        """`graceful`: with SIGTERM, as when a deployment is rolled."""
         leader = eventually(self.leader, "a scheduler leads")
         self.arm(
             end=leader.pid,
-            signal=int(signal.SIGTERM if ask else signal.SIGKILL),
+            signal=int(signal.SIGTERM if graceful else signal.SIGKILL),
             at=write,
             nth=nth,
             before=before,
         )
 
     def succeed(self, ended: int) -> None:
-        """Once so many were ended: the lease goes at once instead of running out, the other
+        """Once so many were ended: the lease is deleted at once instead of running out, the other
         leads, and a new one stands by."""
         eventually(lambda: self.spoiled().get(ENDED, 0) >= ended, "the leader meets its write")
         gone = eventually(lambda: next((o for o in self._schedulers if not o.alive), None), "ended")

@@ -114,8 +114,8 @@ class TenantEnv:
     def placed(self, tenant: str) -> dict[str, str]:
         return {k: v for k, v in self.node_pools[tenant].nodes_of_pods().items() if v}
 
-    def going(self, tenant: str) -> set[str]:
-        """Pods that are being ended."""
+    def terminating(self, tenant: str) -> set[str]:
+        """Pods that have a deletion timestamp."""
         found = (pod["metadata"] for pod in self.node_pools[tenant].pods())
         return {about["name"] for about in found if "deletionTimestamp" in about}
 

@@ -108,7 +108,7 @@ def test_a_webhook_killed_and_restarted_serves_again(
 ) -> None:
     stack.child("webhook").kill()
     refused = kubectl("apply", "-f", "-", input=in_namespace(a_pod("late"), namespace))
-    assert refused.returncode != 0, "with nobody to judge it, the pod must not get in"
+    assert refused.returncode != 0, "without a webhook to judge it, the pod must not get in"
     stack.restart("webhook", crash=True)
     got = kubectl("apply", "-f", "-", input=in_namespace(a_pod("late"), namespace))
     assert got.returncode == 0, got.stderr

@@ -1,4 +1,4 @@
-"""What is told about decisions, on an API server that keeps an audit log: annotations and Events."""
+"""Reports of decisions on an API server that keeps an audit log: annotations and Events."""
 
 import json
 import urllib.request
@@ -101,7 +101,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("telling")
+    folder = tmp_path_factory.mktemp("reporting")
     log, rules = folder / "audit.log", folder / "audit-policy.json"
     pods = {"level": "Metadata", "resources": [{"group": "", "resources": ["pods"]}]}
     rules.write_text(
@@ -238,7 +238,7 @@ def test_events_about_one_object_are_bounded_and_the_rest_is_counted(site: Site)
         return len(site.events("PolicyDenied", noisy, noisy))
 
     eventually(
-        lambda: events_written() + site.dropped() - before == refused, "each told or counted"
+        lambda: events_written() + site.dropped() - before == refused, "each reported or counted"
     )
     # Every worker has a budget of its own for the namespace.
     assert OBJECT_BURST <= events_written() <= 2 * OBJECT_BURST + 1

@@ -82,7 +82,7 @@ def tenant(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterato
 # --- other versions ---
 
 
-# Once for all tests here: a definition that is going cannot be applied anew.
+# Once for all tests here: a definition that is terminating cannot be applied anew.
 @pytest.fixture(scope="module")
 def job_sets(control_plane: ControlPlane, kubectl: Kubectl, stack: Stack) -> Iterator[None]:
     definition = yaml.safe_load(JOB_SETS.read_text())
@@ -169,7 +169,7 @@ def a_bad_container(name: str, **parts: Any) -> Json:
 NO_BAD_IMAGES = "containers(object).all(c, !c.image.startsWith('bad.example/'))"
 
 
-def test_no_sort_of_container_goes_around_a_policy(tenant: Tenant, kubectl: Kubectl) -> None:
+def test_no_sort_of_container_bypasses_a_policy(tenant: Tenant, kubectl: Kubectl) -> None:
     said = tenant.forbid(NO_BAD_IMAGES)
     where: Json = {"namespace": tenant.namespace, "schedulerName": "nobody"}
 

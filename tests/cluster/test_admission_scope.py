@@ -55,7 +55,7 @@ def test_namespaces_that_the_cluster_lives_by_are_left_alone(
 
 
 def test_no_label_opens_that_way_to_others(stack: Stack, kubectl: Kubectl, namespace: str) -> None:
-    """The label by which namespaces are left out is the API server's: nobody else writes it."""
+    """The label by which namespaces are left out is the API server's: no other client writes it."""
     key = vocabulary.NAMESPACE_NAME_LABEL
     kubectl("label", "--overwrite", "namespace", namespace, f"{key}=kube-system")
     pod = a_pod("p", namespace=namespace, labels=BROKEN)
@@ -78,7 +78,7 @@ def test_a_mirror_pod_of_a_node_is_left_alone(
     got = kubectl("create", *as_node, "--dry-run=server", "-f", "-", input=json.dumps(pod))
     assert (got.returncode, reviews(stack)) == (0, before), got.stderr
     refused = kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
-    assert refused.returncode != 0, "a person who says so is judged like anybody"
+    assert refused.returncode != 0, "a person who says so is judged like all users"
 
 
 def test_a_namespace_of_a_moment_ago_is_known(stack: Stack, control_plane: ControlPlane) -> None:

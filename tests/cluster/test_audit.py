@@ -296,7 +296,7 @@ def test_what_was_made_without_admission_is_found(
             ["-n", TENANT_NAMESPACE, "--no-policy-objects"],
             TENANT,
             "an audit needs to list namespaces",
-            id="somebody who may not read enough",
+            id="a user who may not read enough",
         ),
     ],
 )

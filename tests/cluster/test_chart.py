@@ -177,12 +177,12 @@ def test_the_labeler_cannot_taint_its_node(chart_env: ChartEnv, labeler: Path) -
 
 
 def test_the_labeler_at_work(chart_env: ChartEnv, labeler: Path, tmp_path: Path) -> None:
-    """It tells its own node's inside, once; the same again writes nothing, another node is closed."""
+    """It writes its own node's topology; a second run writes nothing, another node is denied."""
     host = sysfs_trees.tree(
         tmp_path, cpus=["0-31", "32-63"], memory=[9, 8], devices=sysfs_trees.eight_gpus()
     )
 
-    def look(node: str) -> Done:
+    def run_labeler(node: str) -> Done:
         options = (f"--node={node}", f"--sys={host}", f"--kubeconfig={labeler}", "--once")
         return chart_environment.run("labeler", *options)
 
@@ -194,10 +194,10 @@ def test_the_labeler_at_work(chart_env: ChartEnv, labeler: Path, tmp_path: Path)
         ]
         return {**found, "resourceVersion": ""}
 
-    first, told = look("node-0"), metadata()
-    again, still = look("node-0"), metadata()
-    other = look("node-1")
-    topology = node_object.read(told["labels"], told["annotations"], gpus=8)
+    first, written = run_labeler("node-0"), metadata()
+    again, still = run_labeler("node-0"), metadata()
+    other = run_labeler("node-1")
+    topology = node_object.read(written["labels"], written["annotations"], gpus=8)
     assert topology is not None
     assert ([zone.cpu for zone in topology.zones], [gpu.zone for gpu in topology.gpus]) == (
         [32_000, 32_000],
@@ -205,7 +205,7 @@ def test_the_labeler_at_work(chart_env: ChartEnv, labeler: Path, tmp_path: Path)
     )
     assert (first.returncode, "wrote node labels" in first.stderr) == (0, True), first.stderr
     assert (again.returncode, again.stderr) == (0, "")
-    assert still == told
+    assert still == written
     assert (other.returncode, "only the node that it runs on" in other.stderr) == (1, True)
 
 

@@ -72,7 +72,7 @@ def secret(chart_env: ChartEnv, *, unlike: str = "") -> dict[str, str] | None:
 
 
 def bundles(chart_env: ChartEnv, *configurations: str) -> set[str]:
-    """Every authority that the API server is told to trust."""
+    """Every authority that the configurations let the API server trust."""
     kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     return {
         one["clientConfig"].get("caBundle", "")
@@ -108,7 +108,7 @@ def renew(chart_env: ChartEnv) -> None:
 
 
 def unused(chart_env: ChartEnv) -> list[Json]:
-    """The release's configurations once more, for objects that nobody makes, without a bundle."""
+    """The release's configurations once more, for objects that no test makes, without a bundle."""
     known = chart_env.get("configmap", f"{FULL}-registration", f"--namespace={NAMESPACE}")
     found = [one for one in yaml.safe_load_all(known["data"]["configurations.yaml"]) if one]
     for one in found:

@@ -64,7 +64,7 @@ def leftovers(chart_env: ChartEnv) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_release_comes_changes_and_goes_while_pods_are_made_all_the_time(
+def test_a_release_is_installed_changed_and_removed_while_pods_are_made_all_the_time(
     chart_env: ChartEnv,
 ) -> None:
     (port,) = ports.free(1)
@@ -141,7 +141,7 @@ def test_hooks_that_cannot_do_their_work_fail_and_say_why(
 def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_the_release(
     chart_env: ChartEnv,
 ) -> None:
-    # Nobody answers here: with Fail, the next test could make no pod.
+    # No webhook answers here: with Fail, the next test could make no pod.
     values = [
         "--set=webhook.registration=withRelease,webhook.mutating.failurePolicy=Ignore",
         "--set=webhook.validating.failurePolicy=Ignore",

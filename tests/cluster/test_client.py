@@ -112,11 +112,11 @@ def test_events_and_their_series_are_accepted(control_plane: ControlPlane, names
                 for _ in range(4):
                     recorder.record(long)
             stored = await client.list(resources.EVENTS, namespace=namespace)
-            told = [e for e in stored.items if e["reportingController"] == "test"]
+            recorded = [e for e in stored.items if e["reportingController"] == "test"]
             elsewhere = await client.list(resources.EVENTS, namespace="default")
             found = [e for e in elsewhere.items if e["regarding"]["name"] == f"n-{namespace}"]
             dropped = {why: count for why, count in recorder.dropped.items() if count}
-            return [e["series"]["count"] for e in told], len(found), dropped
+            return [e["series"]["count"] for e in recorded], len(found), dropped
 
     assert asyncio.run(main()) == ([5], 1, {})
 

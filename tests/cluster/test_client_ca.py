@@ -43,7 +43,7 @@ class Site:
         key_files.write_private(file, pair.certificate + pair.key)
         return file
 
-    def ask(self, method: str, path: str, shown: Path | None = None) -> tuple[int, str]:
+    def request(self, method: str, path: str, shown: Path | None = None) -> tuple[int, str]:
         """Status and body; status 0 where the handshake or the connection was refused."""
         where = urlsplit(self.stack.webhook_url)
         trust = ssl.create_default_context(cadata=self.plane.ca.certificate.decode())
@@ -74,7 +74,7 @@ class Site:
 
 
 def admission_configuration(folder: Path, user: KeyPair) -> Path:
-    """What tells the API server which certificate to show to webhooks."""
+    """The configuration that says which certificate the API server shows to webhooks."""
     shown = json.loads(
         kubeconfig.render(server="", ca=b"", user="*", credentials=user, namespace="default")
     )
@@ -138,11 +138,11 @@ def test_other_clients_are_rejected(site: Site, path: str) -> None:
     now = datetime.now(UTC)
     stranger = pki.authority("strangers", now=now, valid_for=key_files.VALID_FOR)
     answers = {
-        "nothing": site.ask("POST", path),
-        "another name": site.ask("POST", path, site.certificate("eve", site.ca)),
-        "another authority": site.ask("POST", path, site.certificate(NAME, stranger)),
-        "the cluster's own": site.ask("POST", path, site.certificate(NAME, site.plane.ca)),
-        "the right one": site.ask("POST", path, site.certificate(NAME, site.ca)),
+        "nothing": site.request("POST", path),
+        "another name": site.request("POST", path, site.certificate("eve", site.ca)),
+        "another authority": site.request("POST", path, site.certificate(NAME, stranger)),
+        "the cluster's own": site.request("POST", path, site.certificate(NAME, site.plane.ca)),
+        "the right one": site.request("POST", path, site.certificate(NAME, site.ca)),
     }
     assert {who: status for who, (status, _) in answers.items()} == {
         "nothing": 403,
@@ -154,7 +154,7 @@ def test_other_clients_are_rejected(site: Site, path: str) -> None:
 
 
 def test_probes_and_metrics_need_no_certificate(site: Site) -> None:
-    assert [site.ask("GET", path)[0] for path in ("/healthz", "/readyz", "/metrics")] == [
+    assert [site.request("GET", path)[0] for path in ("/healthz", "/readyz", "/metrics")] == [
         200,
         200,
         404,
@@ -173,8 +173,8 @@ def test_without_the_api_server_the_webhook_answers_from_its_cache(site: Site) -
     [apiserver] = [child for child in site.plane.children if child.name == APISERVER]
     apiserver.kill()
     try:
-        status, body = site.ask("POST", "/validate", shown)
-        probes = [site.ask("GET", path)[0] for path in ("/healthz", "/readyz")]
+        status, body = site.request("POST", "/validate", shown)
+        probes = [site.request("GET", path)[0] for path in ("/healthz", "/readyz")]
     finally:
         site.plane.restart_apiserver()
     assert (status, probes) == (200, [200, 200])

@@ -134,7 +134,7 @@ def test_users_have_the_rights_they_need_and_no_others(
     control_plane: ControlPlane, user: str, verb: str, what: str, namespace: str, want: bool
 ) -> None:
     group, resource, *part = what.split("/")
-    asked = {
+    attributes = {
         "verb": verb,
         "group": group,
         "resource": resource,
@@ -144,7 +144,7 @@ def test_users_have_the_rights_they_need_and_no_others(
     answer = control_plane.api(user).call(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        {"spec": {"resourceAttributes": asked}},
+        {"spec": {"resourceAttributes": attributes}},
     )
     assert answer["status"]["allowed"] is want
 
@@ -200,7 +200,7 @@ def dev(tmp_path: Path, kubernetes_binaries: Binaries) -> Iterator[Dev]:
 
 
 def ended(pid: int, *, within: float) -> bool:
-    """Whether a process that is no child of this one ends; the kernel tells, without polling."""
+    """Whether a process that is no child of this one ends, as the kernel reports without polling."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

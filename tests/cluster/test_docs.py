@@ -73,7 +73,7 @@ def everything(stack: Stack, control_plane: ControlPlane) -> Iterator[None]:
     for item in found:
         api.call("DELETE", path_of(item))
     for item in found:
-        # Others make kinds of the same name; a namespace goes in its own time.
+        # Others make kinds of the same name; a namespace is deleted in its own time.
         if item["kind"] != "Namespace":
             eventually(partial(gone, control_plane, path_of(item)), f"{path_of(item)} gone")
 
@@ -87,8 +87,10 @@ def test_the_objects_of_a_page_are_accepted(kubectl: Kubectl, block: Block) -> N
     got = kubectl("apply", *options, "-f", "-", input=json.dumps(items))
     assert got.returncode == 0, got.stderr
     page = (pages.ROOT / block.page).read_text()
-    told = [line for line in got.stderr.splitlines() if line not in page and "Warning" in line]
-    assert told == []
+    undocumented = [
+        line for line in got.stderr.splitlines() if line not in page and "Warning" in line
+    ]
+    assert undocumented == []
 
 
 @pytest.mark.usefixtures("everything")

@@ -97,13 +97,13 @@ class Lab(NodePool):
         )
         return node
 
-    def ask(self, *, count: int = 1, cel: str = "", **more: Any) -> Json:
+    def device_request(self, *, count: int = 1, cel: str = "", **more: Any) -> Json:
         rules = {"selectors": [{"cel": {"expression": cel}}]} if cel else {}
         mode = {"allocationMode": "ExactCount", "count": count}
         return {"deviceClassName": self.lab, **mode, **rules, **more}
 
     def exactly(self, name: str = "gpus", **more: Any) -> Json:
-        return {"name": name, "exactly": self.ask(**more)}
+        return {"name": name, "exactly": self.device_request(**more)}
 
     def template(self, name: str, *requests: Json, **devices: Any) -> None:
         spec = {"spec": {"devices": {"requests": list(requests), **devices}}}
@@ -151,12 +151,12 @@ class Lab(NodePool):
         self._make(f"{kind}ybindings", {"metadata": {"name": name}, "spec": binding}, root)
         self.create(self.pod(pod, schedulerName="nobody"))
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}"
-        said = until(lambda: self._bind_in_vain(path), lambda found: NOT_BOUND in found)
+        said = until(lambda: self._dry_run_bind(path), lambda found: NOT_BOUND in found)
         assert NOT_BOUND in said
         self.api.call("DELETE", f"{path}?gracePeriodSeconds=0")
         until(self.nodes_of_pods, lambda found: pod not in found)
 
-    def _bind_in_vain(self, path: str) -> str:
+    def _dry_run_bind(self, path: str) -> str:
         name = path.rpartition("/")[2]
         target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "nowhere"}}
         try:
@@ -229,8 +229,8 @@ def test_the_first_way_that_can_be_had_is_taken_with_devices_of_one_root(lab: La
     lab.create(lab.claimer("first", template="spare"))
     lab.all_bound(1)
     ways = [
-        {"name": "large", **lab.ask(cel=BIG)},
-        {"name": "pair", **lab.ask(count=2)},
+        {"name": "large", **lab.device_request(cel=BIG)},
+        {"name": "pair", **lab.device_request(count=2)},
     ]
     lab.template("either", {"name": "gpus", "firstAvailable": ways}, **same)
     lab.create(lab.claimer("second", template="either"))

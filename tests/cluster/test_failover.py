@@ -151,11 +151,11 @@ def test_a_new_leader_releases_the_gang_that_it_cannot_finish(
     pair.create_gang("g", 3)
     half = half_bind(pair, 2, node)
     pair.start()
-    told = until(lambda: node_pool.events("GangReleased"), lambda rows: len(rows) == 2)
+    events = until(lambda: node_pool.events("GangReleased"), lambda rows: len(rows) == 2)
     note = (
         "pod group g had 2 of 3 members bound for 3s; evicted, so that the gang can start complete"
     )
-    assert told == [(name, "Warning", note) for name in half]
+    assert events == [(name, "Warning", note) for name in half]
     again = until(pair.gangs, lambda gangs: gangs == {"g": (0, 3)})
     node_pool.add_node("b", cpu="1")
     whole = until(pair.gangs, lambda gangs: gangs == {"g": (3, 3)})
@@ -165,7 +165,7 @@ def test_a_new_leader_releases_the_gang_that_it_cannot_finish(
 def test_a_leader_killed_among_gangs_is_replaced_and_no_gang_stays_half_bound(
     node_pool: NodePool, pair: Pair
 ) -> None:
-    """Room for ten gangs of the sixteen, so that some fit, some wait, and some are cut in half."""
+    """Capacity for ten gangs of the sixteen, so that some fit, some wait, and some are cut in half."""
     for i in range(10):
         node_pool.add_node(f"n{i}", cpu="4")
     first = pair.start()
@@ -255,14 +255,14 @@ def test_gang_gates_are_lifted_when_the_gang_is_complete_and_foreign_ones_stay(
     members = [pair.pod(f"m{i}", gang=("g", 3), schedulingGates=[gate]) for i in range(3)]
     pair.start()
     node_pool.create(*members[:2], pair.pod("x", gang=("g", 3), schedulingGates=[gate, foreign]))
-    told = until(lambda: node_pool.events("GangWaiting"), lambda rows: len(rows) == 2)
+    events = until(lambda: node_pool.events("GangWaiting"), lambda rows: len(rows) == 2)
     gates = {
         pod["metadata"]["name"]: len(pod["spec"]["schedulingGates"]) for pod in node_pool.pods()
     }
     node_pool.create(members[2])
     found = until(node_pool.nodes_of_pods, lambda nodes: sum(map(bool, nodes.values())) == 3)
     text = f"{vocabulary.WAITING_FOR_POD_GROUP} g: 2/3 pods exist"
-    assert told == [(name, "Normal", text) for name in ("m0", "m1")]
+    assert events == [(name, "Normal", text) for name in ("m0", "m1")]
     assert gates == {"m0": 1, "m1": 1, "x": 2}
     assert {name for name, node in found.items() if not node} == {"x"}
 

@@ -50,13 +50,13 @@ def settled(tenant_env: TenantEnv, want: dict[str, int]) -> dict[str, int]:
     return until(lambda: counts(tenant_env), lambda found: found == want, 60.0)
 
 
-def test_promises_first_then_the_lowest_share_for_its_weight(
+def test_guarantees_first_then_the_lowest_share_for_its_weight(
     tenant_env: TenantEnv, stack: Stack
 ) -> None:
     """
-    `a` and `b` share 3 : 1 what is their group's, and the group has as much as `c`. What is asked
-    for last is within the promise of `d`, which has used more than all others: it is served first,
-    and nobody goes for it.
+    `a` and `b` share 3 : 1 what is their group's, and the group has as much as `c`. The last
+    request is within the guarantee of `d`, which has used more than all others: it is served first,
+    and the scheduler evicts no pod for it.
     """
     group = f"{tenant_env.a}-group"
     tenant_env.policy(tenant_env.names["d"], guaranteed={"cpu": "1"})
@@ -120,8 +120,8 @@ def test_what_was_lent_comes_back_although_the_scheduler_dies_meanwhile(
     tenant_env: TenantEnv, stack: Stack
 ) -> None:
     """
-    `b` uses its own and all that `a` does not use. The pods that go are kept from ending by a
-    finalizer, and the scheduler dies while they do; `c` would take the room.
+    `b` uses its own and all that `a` does not use. A finalizer keeps the
+    victims from ending, and the scheduler dies meanwhile; `c` would take the capacity.
     """
     tenant_env.node("3")
     tenant_env.policy(tenant_env.a, guaranteed={"cpu": "2"})
@@ -135,15 +135,17 @@ def test_what_was_lent_comes_back_although_the_scheduler_dies_meanwhile(
         tenant_env.a, *(tenant_env.pod(tenant_env.a, f"a{i}", gang=("mine", 2)) for i in range(2))
     )
     until(lambda: nominated(tenant_env), lambda names: names == {"a0", "a1"}, 60.0)
-    going = until(lambda: tenant_env.going(tenant_env.b), lambda names: len(names) == 2, 60.0)
+    victims = until(
+        lambda: tenant_env.terminating(tenant_env.b), lambda names: len(names) == 2, 60.0
+    )
     with while_it_is_dead(stack):
         tenant_env.create(tenant_env.names["c"], tenant_env.pod(tenant_env.names["c"], "thief"))
-        for name in going:
+        for name in victims:
             tenant_env.release(tenant_env.b, name)
     tenant_env.bound(tenant_env.a, "a0", "a1")
-    [kept] = {"b0", "b1", "b2"} - going
+    [kept] = {"b0", "b1", "b2"} - victims
     tenant_env.bound(tenant_env.b, kept)
-    assert (len(going), counts(tenant_env)["c"]) == (2, 0)
+    assert (len(victims), counts(tenant_env)["c"]) == (2, 0)
     tenant_env.release(tenant_env.b, kept)
 
 
@@ -158,7 +160,7 @@ def nominated(tenant_env: TenantEnv) -> set[str]:
 def test_a_limit_holds_while_one_replica_takes_over_from_another(
     tenant_env: TenantEnv, tmp_path: Path
 ) -> None:
-    """Gangs of two come and go, a limit of six, and room for thirty-two."""
+    """Gangs of two come and go, a limit of six, and capacity for thirty-two."""
     node = tenant_env.node("32")
     tenant_env.policy(tenant_env.a, max={"cpu": "6"})
     name = f"turns-{tenant_env.a}"
@@ -183,7 +185,7 @@ def test_a_limit_holds_while_one_replica_takes_over_from_another(
             creating.join()
             churn(tenant_env, witness, 24)
             led = second.leads
-            used = until(lambda: witness.ask(lambda seen: seen.used[node]), lambda m: m == 6000)
+            used = until(lambda: witness.read(lambda seen: seen.used[node]), lambda m: m == 6000)
         finally:
             first.stop()
             second.stop()
@@ -194,7 +196,7 @@ def churn(tenant_env: TenantEnv, witness: Witness, binds: int) -> None:
     """End what runs, gang by gang, until so many pods were bound in all."""
 
     def step() -> int:
-        seen = witness.ask(lambda books: books.binds)
+        seen = witness.read(lambda books: books.binds)
         running = {name[:3] for name in tenant_env.placed(tenant_env.a)}
         if seen < binds and running:
             chosen = f"labelSelector={vocabulary.GANG_NAME_LABEL}%3D{min(running)}"

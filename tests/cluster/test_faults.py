@@ -2,7 +2,7 @@
 The webhook under faults, seen through a real API server: what fails, and that nothing gets in.
 
 Every test runs a load of good and bad pods (see `load`), makes its fault in the middle of it, and
-goes on until answers are right again. What happened is counted into build/reliability/webhook.json,
+continues until answers are right again. The test adds its counts to build/reliability/webhook.json,
 from which `reliability` makes the table of the documentation. `KUBENEXUS_FAULT_ROUNDS` repeats
 every fault so many times within one load.
 """
@@ -59,7 +59,7 @@ class Site:
     # --- Policies. ---
 
     def require(self, label: str) -> None:
-        """A policy of the namespace that wants this label on every pod; replaces the one before."""
+        """A policy that requires this label on every pod of the namespace; replaces the one before."""
         policy = {
             "apiVersion": vocabulary.POLICY_API_VERSION,
             "kind": "TenantPolicy",
@@ -85,7 +85,7 @@ class Site:
             policy,
             content_type="application/apply-patch+yaml",
         )
-        eventually(lambda: self.everywhere(f"say the {label}"), f"the wish for {label} in force")
+        eventually(lambda: self.everywhere(f"say the {label}"), f"the policy for {label} in force")
 
     def everywhere(self, message: str) -> bool:
         """Whether all of many new connections, and so every worker, refuse with this message."""
@@ -353,7 +353,7 @@ def test_oversize_and_malformed_bodies(site: Site) -> None:
 
 
 def test_a_stop_answers_what_is_under_way(site: Site) -> None:
-    """A stop and a start under load: what fails is what came while nobody listened."""
+    """A stop and a start under load: what fails is what came while no process listened."""
 
     def restart(load: Load) -> None:
         site.stack.child(WEBHOOK).stop(grace=20.0)
@@ -362,6 +362,6 @@ def test_a_stop_answers_what_is_under_way(site: Site) -> None:
         site.stack.wait(WEBHOOK)
 
     load = under_load(site, "webhook stopped and started", restart)
-    # A connection that the kernel had taken in but nobody accepted yet is reset, not refused.
+    # A connection that the kernel had taken in but no process accepted yet is reset, not refused.
     unheard = {"connection refused", "connection reset by peer"}
     assert load.said.get(Outcome.FAILED, set()) <= unheard, load.said

@@ -1,12 +1,12 @@
 """
 Whole gangs or nothing, under faults, as an independent witness sees it.
 
-More gangs than there is room for, each made by a ReplicaSet; two schedulers of which one leads,
+More gangs than fit on the nodes, each made by a ReplicaSet; two schedulers of which one leads,
 both behind a proxy that spoils a quarter of the binds. In every round whole gangs are taken away,
 so that others are being bound when the fault comes. Afterwards no gang may be partial, no pod may
 have changed its node, and no node may have held more than it has, at any instant.
 
-`KUBENEXUS_GANG_FAULTS=1` makes every fault many times; what was seen goes to
+`KUBENEXUS_GANG_FAULTS=1` makes every fault many times; the counts are written to
 build/reliability/gangs.json, from which `reliability` makes the table of the documentation.
 """
 
@@ -114,7 +114,7 @@ class Site:
         )
         try:
             holder = str(self.plane.api().call("GET", path)["spec"].get("holderIdentity"))
-        except Exception:  # no lease yet, or no API server: asked again by whoever waits
+        except Exception:  # no lease yet, or no API server: the caller retries
             return None
         return next(
             (one for one in self.schedulers if one.alive and holder.endswith(f"{one.pid}")), None
@@ -187,7 +187,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def nodes(control_plane: ControlPlane) -> Iterator[dict[str, int]]:
-    """Room for about six tenths of the gangs: their mean size is ten, one CPU a member."""
+    """Capacity for about six tenths of the gangs: their mean size is ten, one CPU per member."""
     count = max(2, GANGS * 6 // 24)
     items = load.plain(count).nodes
     for item in items:
@@ -216,33 +216,33 @@ def settled(witness: Witness, site: Site) -> str:
         have = sum(len(gang.members) for gang in books.gangs.values())
         return books.binds, have, len(books.partial())
 
-    end, last, since = time.monotonic() + LONGEST, witness.ask(picture), time.monotonic()
+    end, last, since = time.monotonic() + LONGEST, witness.read(picture), time.monotonic()
     while time.monotonic() < end:
         time.sleep(0.2)
         site.revive()
-        now = witness.ask(picture)
+        now = witness.read(picture)
         if now != last:
             last, since = now, time.monotonic()
         elif now[2] == 0 and time.monotonic() - since >= QUIET and site.leader() is not None:
             return ""
-    return f"not settled within {LONGEST:.0f} s: {witness.ask(lambda books: books.partial())}"
+    return f"not settled within {LONGEST:.0f} s: {witness.read(lambda books: books.partial())}"
 
 
 def disturb(site: Site, witness: Witness, fault: Callable[[], None]) -> None:
     """Take whole gangs away, and make the fault while those that waited are being bound."""
     whole = [
         name
-        for name, gang in witness.ask(lambda books: dict(books.gangs)).items()
+        for name, gang in witness.read(lambda books: dict(books.gangs)).items()
         if gang.whole and name in site.sizes
     ]
     gone = site.random.sample(sorted(whole), min(len(whole), max(4, GANGS // 12)))
-    before = witness.ask(lambda books: books.binds)
+    before = witness.read(lambda books: books.binds)
     site.remove(gone)
     site.add(len(gone))
 
     def begun() -> bool:
         site.revive()
-        return witness.ask(lambda books: books.binds) > before
+        return witness.read(lambda books: books.binds) > before
 
     eventually(begun, "others are being bound")
     time.sleep(site.random.random() * 0.2)
@@ -250,7 +250,7 @@ def disturb(site: Site, witness: Witness, fault: Callable[[], None]) -> None:
 
 
 def lose_a_node(site: Site, nodes: dict[str, int]) -> None:
-    """A node goes while gangs are bound to it, and comes back."""
+    """A node is deleted while gangs are bound to it, and comes back."""
     api, name = site.plane.api(), site.random.choice(sorted(nodes))
     item = api.call("GET", f"/api/v1/nodes/{name}")
     api.call("DELETE", f"/api/v1/nodes/{name}")
@@ -296,15 +296,15 @@ def test_gangs_are_whole_or_nothing(
         assert settled(witness, site) == ""
         for fault, make in FAULTS.items():
             rounds = TIMES.get(fault, 1) if LONG else 1
-            before = witness.ask(PodLedger.summary)
-            witness.ask(PodLedger.forget_stretches)
+            before = witness.read(PodLedger.summary)
+            witness.read(PodLedger.forget_stretches)
             for _ in range(rounds):
                 disturb(site, witness, partial(make, site, nodes))
                 assert (fault, settled(witness, site)) == (fault, "")
-            after = witness.ask(PodLedger.summary)
+            after = witness.read(PodLedger.summary)
             binds = after["binds"] - before["binds"]
             reliability.add(COUNTS, {"fault": fault, "times": rounds, **after, "binds": binds})
         spoiled = site.spoiled()
-        final = witness.ask(lambda books: (books.partial(), books.double, books.over))
+        final = witness.read(lambda books: (books.partial(), books.double, books.over))
     assert final == ([], [], [])
     assert spoiled["binds"] > sum(spoiled.values()) - spoiled["binds"] > 0

@@ -34,7 +34,7 @@ def refusal(plane: ControlPlane, method: str, path: str, body: Json, *, user: st
 
 
 def waiting_pod(name: str = "p") -> Json:
-    """One that stays pending: no node has that much room."""
+    """One that stays pending: no node has that much capacity."""
     return a_pod(
         name, schedulerName=OURS, labels=in_gang("g", 1), containers=[a_container(cpu="9999")]
     )

@@ -87,7 +87,7 @@ class Site:
         self._make("deviceclasses", body)
         for name, requests in row.get("claims", {}).items():
             rows = [
-                {"name": f"gpus-{index}", "exactly": self._asked(requested)}
+                {"name": f"gpus-{index}", "exactly": self._device_request(requested)}
                 for index, requested in enumerate(requests)
             ]
             spec = {"spec": {"devices": {"requests": rows}}}
@@ -115,8 +115,8 @@ class Site:
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
         return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
-    def _asked(self, requested: Json) -> Json:
-        asked: Json = {
+    def _device_request(self, requested: Json) -> Json:
+        request: Json = {
             "deviceClassName": self.name,
             "allocationMode": "ExactCount",
             "count": requested["count"],
@@ -125,8 +125,8 @@ class Site:
             size = (
                 f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{requested["memory"]}"))'
             )
-            asked["selectors"] = [{"cel": {"expression": f"{size} >= 0"}}]
-        return asked
+            request["selectors"] = [{"cel": {"expression": f"{size} >= 0"}}]
+        return request
 
     def close(self) -> None:
         for path in self._made:
@@ -154,11 +154,11 @@ class Site:
             self.api.call("POST", f"/apis/batch/v1/namespaces/{self.name}/jobs", job)
 
     def template(self, requested: Json, **spec: Any) -> Json:
-        asked = {"cpu": str(requested["cpu"]), "memory": requested["memory"]}
+        amounts = {"cpu": str(requested["cpu"]), "memory": requested["memory"]}
         gpus = {GPU: str(requested["gpus"])} if "gpus" in requested else {}
         resources: Json = {
-            "requests": {**asked, **gpus},
-            "limits": {**(asked if requested.get("limits") else {}), **gpus},
+            "requests": {**amounts, **gpus},
+            "limits": {**(amounts if requested.get("limits") else {}), **gpus},
         }
         if "claim" in requested:
             resources["claims"] = [{"name": "gpus"}]
@@ -287,7 +287,7 @@ def site(
     [pytest.param(row, row, id=row["id"]) for row in TABLE["rows"]],
     indirect=["site"],
 )
-def test_an_example_is_placed_as_promised(site: Site, row: Json) -> None:
+def test_an_example_is_placed_as_documented(site: Site, row: Json) -> None:
     for step in row["steps"]:
         site.apply(step)
         want = step["want"]
@@ -327,7 +327,7 @@ def request_of(member: Member, gang: str) -> Json:
 
 
 def test_a_scheduler_killed_while_it_places_gives_nothing_twice(site: Site, stack: Stack) -> None:
-    # As many NUMA nodes as pods: everybody fits, whoever comes first.
+    # As many NUMA nodes as pods: every pod fits, in every order.
     order = ["single", "gang", "alone", "single", "gang", "plain"] * 4
     site.add({f"n{index}": "training" for index in range(len(order) // 2)})
     pods = {}

@@ -6,7 +6,7 @@ point of what they made, as the image's user. What differs:
                         where it is, and nothing is copied
     python              is this one, and pip may use its cache
     the user            is a user of that number in a namespace of its own (`unshare`); where the
-                        system allows none, it is whoever runs the tests
+                        system allows none, it is the user of the tests
 """
 
 import contextlib
@@ -133,8 +133,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return Image(root, env, said["USER"], tuple(json.loads(said["ENTRYPOINT"])))
 
 
-def test_the_user_is_nobody_and_a_number(image: Image) -> None:
-    # A number: `runAsNonRoot` cannot tell who a name is.
+def test_the_user_is_not_root_and_a_number(image: Image) -> None:
+    # A number: the kubelet cannot verify `runAsNonRoot` for a name.
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", image.user)
     chart = yaml.safe_load((ROOT / "charts/kubenexus/values.yaml").read_text())
     context = chart["podSecurityContext"]

@@ -100,7 +100,7 @@ def _read(path: Path) -> Json:
 
 @pytest.fixture(scope="module")
 def absent(stack: Stack, control_plane: ControlPlane) -> Iterator[Queues]:
-    """Whoever installs the kinds does so while the webhook runs."""
+    """A test installs the kinds while the webhook runs."""
     queues = Queues(control_plane)
     yield queues
     queues.uninstall()
@@ -158,7 +158,7 @@ def test_the_tier_of_a_queue_reaches_the_pods_of_a_job_and_changes_for_new_ones_
 ) -> None:
     namespace = node_pool.namespace
     node = node_pool.add_node("n")
-    # Applied and used at once: whatever the watches have not seen is asked for.
+    # Applied and used at once: the webhook reads what the watches have not seen.
     queues.cluster_queue("turning", "gold")
     queues.local_queue(namespace, "turning")
     assert applied(kubectl, a_job(node_pool, "first", 2)) == (True, "")
@@ -243,7 +243,7 @@ def let_go(node_pool: NodePool, name: str, **place: str) -> None:
 
 
 def seen_by_the_scheduler(node_pool: NodePool) -> None:
-    """Whatever was created before: the scheduler bound a pod that came after it."""
+    """The scheduler has seen all pods before this one: it binds a pod that came after them."""
     node_pool.create(node_pool.pod("after", cpu="100m"))
     until(node_pool.nodes_of_pods, lambda found: bool(found["after"]))
 
@@ -278,8 +278,8 @@ def test_a_gang_that_kueue_holds_is_left_alone_and_then_placed_where_kueue_said(
         waiting,
     )
     let_go(node_pool, "a", **{HOST: nodes[1]})
-    told = until(lambda: node_pool.events(events.GANG_WAITING), bool)
-    assert (told, gates_of(node_pool)["a"], gates_of(node_pool)["b"]) == (
+    reported = until(lambda: node_pool.events(events.GANG_WAITING), bool)
+    assert (reported, gates_of(node_pool)["a"], gates_of(node_pool)["b"]) == (
         [("a", "Normal", "waiting for pod group g: 1/2 pods exist")],
         [vocabulary.GANG_GATE],
         kept,

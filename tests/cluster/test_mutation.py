@@ -167,9 +167,9 @@ class Sidecars(http.server.BaseHTTPRequestHandler):
     """Puts a container before all others, once."""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
-        names = [one["name"] for one in asked["object"]["spec"]["containers"]]
-        response: Json = {"uid": asked["uid"], "allowed": True}
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+        names = [one["name"] for one in request["object"]["spec"]["containers"]]
+        response: Json = {"uid": request["uid"], "allowed": True}
         if "mesh" not in names:
             patch = [{"op": "add", "path": "/spec/containers/0", "value": a_container("mesh")}]
             response["patchType"] = "JSONPatch"
@@ -184,7 +184,7 @@ class Sidecars(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """No test reads it."""
 
 
 @contextmanager

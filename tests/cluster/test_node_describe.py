@@ -149,7 +149,7 @@ Sources
 """
 
 
-def test_a_host_that_others_tell_of(replica: Replica, node_pool: NodePool) -> None:
+def test_a_host_that_others_report(replica: Replica, node_pool: NodePool) -> None:
     node = a_host(node_pool, "a")
     node_pool.create(a_strict_pod(node_pool, "p"))
     before = until(lambda: node_pool.condition("p"), lambda found: bool(found[1]))

@@ -2,7 +2,7 @@
 The same pod given to the real kube-scheduler and to ours: what one can do, the other can.
 
 Thousands of generated questions on small random clusters (`parity_cluster`). Where kube-scheduler
-binds, its node must be among ours; where it does not, we must have none and tell the same reasons
+binds, its node must be among ours; where it does not, we must have none and report the same reasons
 in the same counts. A case is named `cluster.probe`:
 
     KUBENEXUS_PARITY_SEED=s17.4 pytest tests/cluster/test_parity.py      that one alone

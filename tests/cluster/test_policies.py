@@ -1,4 +1,4 @@
-"""Policies as objects of a real API server: in force within moments, refused ones told about."""
+"""Policies as objects of a real API server: in force within moments, refused ones reported."""
 
 import json
 import subprocess
@@ -105,7 +105,7 @@ def test_policies_that_lose_what_they_depend_on_are_reported(
     wanted = a_policy(namespace, GOOD)
     wanted["spec"]["tenant"]["tier"] = tier
     got = kubectl("apply", "-f", "-", input=json.dumps(wanted))
-    assert f"found '{tier}', want one of" in got.stderr, "nobody says what tier that is"
+    assert f"found '{tier}', want one of" in got.stderr, "no policy defines that tier"
     policy(tiers)
 
     def accepted() -> bool:
@@ -116,7 +116,7 @@ def test_policies_that_lose_what_they_depend_on_are_reported(
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
     assert kubectl("delete", "platformpolicy", f"tiers-{namespace}").returncode == 0
     faulty = {"Compiled": ("False", "Invalid"), "Ready": ("False", "Faulty")}
-    eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy told about")
+    eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy reported")
     refused = tried(kubectl, namespace)
     assert f"policy-{namespace}/has-owner" in refused.stderr, "the last good set must stay"
 

@@ -1,7 +1,7 @@
 """
-Gangs that lack room and what autoscalers are told of them, on a real API server.
+Gangs that lack capacity and what autoscalers learn of them, on a real API server.
 
-The test plays the autoscaler: it answers requests and adds the nodes. One scheduler asks for nodes
+The test plays the autoscaler: it answers requests and adds the nodes. One scheduler requests nodes
 and serves the module, another one does not.
 """
 
@@ -28,7 +28,7 @@ from tests.cluster.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-ASKS, PLAIN = "scheduler-that-asks", "scheduler-that-does-not"
+REQUESTS, PLAIN = "scheduler-that-requests", "scheduler-that-does-not"
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 KIND = "/apis/autoscaling.x-k8s.io/v1"
 CRD = Path(__file__).parent / "crds/others/provisioningrequests.autoscaling.x-k8s.io.yaml"
@@ -54,7 +54,7 @@ def there(api: Api, path: str) -> Json | None:
 
 @pytest.fixture(scope="module")
 def kind(control_plane: ControlPlane) -> None:
-    """The kind is served. One that another module leaves going is waited for."""
+    """The kind is served. The fixture waits for the end of one that another module deleted."""
     api, definition = control_plane.api(), yaml.safe_load(CRD.read_text())
     name = definition["metadata"]["name"]
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
@@ -63,16 +63,16 @@ def kind(control_plane: ControlPlane) -> None:
         found = there(api, path)
         return found is None or "deletionTimestamp" not in found["metadata"]
 
-    eventually(stays, "the kind is not going")
+    eventually(stays, "the kind is not terminating")
     api.apply(definition)
     eventually(lambda: there(api, f"{KIND}/provisioningrequests"), "the kind is served")
 
 
-class Asking(Replica):
-    """A scheduler that asks for nodes, and knows a tenant with a quota."""
+class RequestingScheduler(Replica):
+    """A scheduler that requests nodes, and knows a tenant with a quota."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        super().__init__(plane, ASKS, folder / "asks.log", alone=True)
+        super().__init__(plane, REQUESTS, folder / "requests.log", alone=True)
         policies = folder / "quota.yaml"
         policies.write_text(QUOTA)
         more = (f"--provisioning-class={CLASS}", f"--policies={policies}")
@@ -85,10 +85,10 @@ class Asking(Replica):
 
 
 @pytest.fixture(scope="module")
-def asking(
+def requesting_scheduler(
     control_plane: ControlPlane, kind: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Asking]:
-    found = Asking(control_plane, tmp_path_factory.mktemp("asking"))
+) -> Iterator[RequestingScheduler]:
+    found = RequestingScheduler(control_plane, tmp_path_factory.mktemp("provisioning"))
     found.start()
     yield found
     found.stop()
@@ -107,7 +107,7 @@ def members(
     found = []
     for number in range(count):
         pod = node_pool.pod(f"{gang}-{number}", gang=(gang, size or count), **more)
-        pod["spec"]["schedulerName"] = ASKS
+        pod["spec"]["schedulerName"] = REQUESTS
         found.append(pod)
     return found
 
@@ -168,13 +168,15 @@ def reasons(node_pool: NodePool) -> dict[str, str]:
     return {gang: " ".join(sorted(said)) for gang, said in found.items()}
 
 
-def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
+def test_nodes_for_a_whole_gang(
+    requesting_scheduler: RequestingScheduler, node_pool: NodePool
+) -> None:
     node_pool.add_node("first", cpu="1")
     for pod in members(node_pool, "over", 2):
         pod["metadata"]["labels"] |= WHOSE
         node_pool.create(pod)
     node_pool.post("apis/batch/v1/jobs", job(node_pool, "train", 3))
-    made = eventually(lambda: requests(node_pool).get("train"), "nodes are asked for")
+    made = eventually(lambda: requests(node_pool).get("train"), "a request for nodes")
     name = made["metadata"]["name"]
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Job", "train")
@@ -186,20 +188,20 @@ def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
     assert template["metadata"]["name"] == f"{name}-0"
     assert template["template"]["spec"]["nodeSelector"] == {"node-pool": node_pool.namespace}
     assert "secret" not in str(template)
-    told = {"train": "WaitingForProvisioning", "over": "QuotaExceeded"}
-    assert until(lambda: reasons(node_pool), lambda found: found == told) == told
+    want = {"train": "WaitingForProvisioning", "over": "QuotaExceeded"}
+    assert until(lambda: reasons(node_pool), lambda found: found == want) == want
 
-    # Another scheduler process goes on where the first one was killed. When a gang that came
-    # later has its request, the first gang has been looked at as well.
-    asking.kill()
-    asking.start()
+    # Another scheduler process resumes where the first one was killed. When a gang that came
+    # later has its request, the scheduler has inspected the first gang as well.
+    requesting_scheduler.kill()
+    requesting_scheduler.start()
     node_pool.create(*members(node_pool, "wide", 2, cpu="2"))
-    eventually(lambda: requests(node_pool).get("wide"), "the later gang asks")
+    eventually(lambda: requests(node_pool).get("wide"), "the request of the later gang")
     assert requests(node_pool)["train"]["metadata"]["uid"] == made["metadata"]["uid"]
     assert set(requests(node_pool)) == {"train", "wide"}
 
     answer(node_pool, "train", "Provisioned", "nodes are on their way")
-    eventually(lambda: node_pool.events("Provisioned"), "the answer is told")
+    eventually(lambda: node_pool.events("Provisioned"), "an Event about the answer")
     node_pool.add_node("second", cpu="2")
 
     def bound() -> dict[str, str]:
@@ -231,19 +233,22 @@ def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
     )
 
 
-def test_without_asking_all_missing_members_say_so_together(
+def test_without_requests_all_missing_members_say_so_together(
     control_plane: ControlPlane, kind: None, node_pool: NodePool, tmp_path: Path
 ) -> None:
     alone = Replica(control_plane, PLAIN, tmp_path / "plain.log", alone=True)
     alone.start()
     try:
         node_pool.add_node("n", cpu="1")
-        for pod in (*members(node_pool, "g", 4, size=3), node_pool.pod("vain-0", gang=("vain", 1))):
+        for pod in (
+            *members(node_pool, "g", 4, size=3),
+            node_pool.pod("invalid-0", gang=("invalid", 1)),
+        ):
             pod["spec"]["schedulerName"] = PLAIN
-            if pod["metadata"]["name"] == "vain-0":
+            if pod["metadata"]["name"] == "invalid-0":
                 pod["metadata"]["annotations"][vocabulary.NUMA_POLICY_ANNOTATION] = "sideways"
             node_pool.create(pod)
-        want = {"g": "Unschedulable", "vain": "InvalidRequest"}
+        want = {"g": "Unschedulable", "invalid": "InvalidRequest"}
         assert until(lambda: reasons(node_pool), lambda found: found == want) == want
         late = node_pool.pod("g-4", gang=("g", 3))
         late["spec"]["schedulerName"] = PLAIN
@@ -314,13 +319,13 @@ def test_the_api_server_takes_templates_of_members_of_all_sorts(node_pool: NodeP
     draft = objects.draft(pod.gang.key, CLASS, sets)
     taken = [
         node_pool.api.call("POST", tried % "podtemplates", body)
-        for body in objects.pod_templates(draft, 1, scheduler=ASKS)
+        for body in objects.pod_templates(draft, 1, scheduler=REQUESTS)
     ]
     specs = [one["template"]["spec"] for one in taken]
-    asked = [spec["containers"][0]["resources"] for spec in specs]
+    resources = [spec["containers"][0]["resources"] for spec in specs]
     assert {
         "requests": {"cpu": "1500m", "nvidia.com/gpu": "2"},
         "limits": {"nvidia.com/gpu": "2"},
-    } in (asked)
+    } in (resources)
     assert [spec["affinity"] for spec in specs] == [RICH["affinity"]] * 2
     assert "secret" not in str(taken)

@@ -30,7 +30,7 @@ CONFIGURATION = (
 
 
 class Site:
-    """A namespace with a tenant of its own, and what the webhook was asked about."""
+    """A namespace with a tenant of its own, and the reviews that the webhook got."""
 
     def __init__(self, plane: ControlPlane, stack: Stack, namespace: str) -> None:
         self.plane, self.stack, self.namespace = plane, stack, namespace

@@ -1,5 +1,5 @@
 """
-Room for members that a leader is going to make, on a real API server.
+Capacity for members that a leader will make, on a real API server.
 
 The test plays the drivers: it makes the executors of a job once its driver has a node, as Spark
 does. One scheduler of the stack serves all of it; where it must die, it is killed and started anew.
@@ -73,7 +73,7 @@ def first_driver(node_pool: NodePool, *jobs: str) -> str:
     return name.removesuffix("-driver")
 
 
-def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> None:
+def test_two_jobs_and_capacity_for_one(node_pool: NodePool, kubectl: Kubectl) -> None:
     node = node_pool.add_node("n", cpu="5")
     node_pool.create(driver(node_pool, "a"), driver(node_pool, "b"))
     one = first_driver(node_pool, "a", "b")
@@ -89,14 +89,14 @@ def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> Non
     assert " 2 x cpu 1 " in table[1]
     assert " Active " in table[1]
 
-    # What is kept is nobody else's, though most of the node is free.
+    # No other pod gets the reserved capacity, though most of the node is free.
     node_pool.create(node_pool.pod("thief", cpu="3"))
-    eventually(lambda: node_pool.events("FailedScheduling"), "the thief is told")
+    eventually(lambda: node_pool.events("FailedScheduling"), "an Event about the thief")
     node_pool.create(*executors(node_pool, one))
     whole = {f"{one}-driver", *(f"{one}-{number}" for number in range(1, SIZE))}
     assert until(lambda: bound(node_pool), lambda names: names == whole) == whole
     assert until(lambda: held(node_pool), lambda rows: not rows) == []
-    assert eventually(lambda: node_pool.events("ReservationEnded"), "the end is told") == [
+    assert eventually(lambda: node_pool.events("ReservationEnded"), "an Event reports the end") == [
         (
             f"{one}-driver",
             "Normal",
@@ -107,7 +107,7 @@ def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> Non
     assert node_pool.nodes_of_pods()[f"{other}-driver"] == ""
 
 
-def test_a_leader_that_goes_leaves_nothing(node_pool: NodePool, kubectl: Kubectl) -> None:
+def test_a_deleted_leader_leaves_nothing(node_pool: NodePool, kubectl: Kubectl) -> None:
     node_pool.add_node("n", cpu="3")
     node_pool.create(driver(node_pool, "a"))
     eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "capacity is reserved")
@@ -128,7 +128,7 @@ def test_a_scheduler_that_dies_between_leader_and_members(
     stack.child(SCHEDULER).kill()
     node_pool.create(node_pool.pod("thief", cpu="2"))
     stack.restart(SCHEDULER)
-    eventually(lambda: node_pool.events("FailedScheduling"), "the thief is told")
+    eventually(lambda: node_pool.events("FailedScheduling"), "an Event about the thief")
     node_pool.create(*executors(node_pool, "a"))
     whole = {"a-driver", "a-1", "a-2"}
     assert until(lambda: bound(node_pool), lambda names: names == whole) == whole
@@ -136,7 +136,7 @@ def test_a_scheduler_that_dies_between_leader_and_members(
 
 
 def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, node_pool: NodePool) -> None:
-    """Killed when one of two members is there, and when the leader goes."""
+    """Killed when one of two members is there, and when the leader is deleted."""
     node_pool.add_node("n", cpu="3")
     node_pool.create(driver(node_pool, "a"))
     eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "capacity is reserved")
@@ -169,7 +169,7 @@ def delete(node_pool: NodePool, pod: str) -> None:
 
 
 def test_places_on_a_node_that_is_lost(node_pool: NodePool) -> None:
-    """The driver has most of the first node; room for one member is on each of two."""
+    """The driver has most of the first node; each of the two nodes has capacity for one member."""
     node_pool.add_node("n", cpu="3")
     lost = node_pool.add_node("m", cpu="1")
     leader = driver(node_pool, "a")
@@ -181,14 +181,12 @@ def test_places_on_a_node_that_is_lost(node_pool: NodePool) -> None:
         ("a", "1 x cpu 1")
     ]
     incomplete = "1 of 2 pending members of pod group a; searching for the rest"
-    assert eventually(lambda: node_pool.events("ReservationIncomplete"), "it is told") == [
+    assert eventually(lambda: node_pool.events("ReservationIncomplete"), "an Event") == [
         ("a-driver", "Warning", f"reserved capacity for {incomplete}: node {lost} was deleted")
     ]
     node_pool.create(executors(node_pool, "a")[0])
     other = node_pool.add_node("o", cpu="1")
-    assert (
-        eventually(lambda: node_pool.events("ReservationMoved"), "it is told")[0][0] == "a-driver"
-    )
+    assert eventually(lambda: node_pool.events("ReservationMoved"), "an Event")[0][0] == "a-driver"
     node_pool.create(executors(node_pool, "a")[1])
     nodes = until(node_pool.nodes_of_pods, lambda found: all(found.values()) and len(found) == 3)
     assert sorted(nodes.values()).count(other) == 1
@@ -206,7 +204,7 @@ def reservation(namespace: str, name: str, **spec: Any) -> str:
     )
 
 
-def test_room_for_tenants(node_pool: NodePool, kubectl: Kubectl) -> None:
+def test_capacity_for_tenants(node_pool: NodePool, kubectl: Kubectl) -> None:
     space, tenant = node_pool.namespace, f"tenant-{node_pool.namespace}"
     kubectl("label", "namespace", space, f"{vocabulary.TENANT_LABEL}={tenant}")
     ours, theirs = node_pool.add_node("ours"), node_pool.add_node("theirs")
@@ -231,7 +229,7 @@ def test_room_for_tenants(node_pool: NodePool, kubectl: Kubectl) -> None:
     node_pool.create(node_pool.pod("large", cpu="4"))
     used = [["ours", tenant, "1 x cpu 4 (cpu 1 free)", "Active"], whole]
     assert until(table, lambda rows: rows == used) == used
-    eventually(lambda: node_pool.events("FailedScheduling"), "the large one is told")
+    eventually(lambda: node_pool.events("FailedScheduling"), "an Event about the large one")
     assert node_pool.nodes_of_pods() == {"mine": ours, "large": ""}
     kubectl("delete", "resourcereservation", "theirs", "-n", space)
     assert until(node_pool.nodes_of_pods, lambda nodes: bool(nodes["large"]))["large"] == theirs
@@ -245,12 +243,14 @@ def in_seconds(seconds: float) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubectl: Kubectl) -> None:
-    """Somebody runs there, somebody else would run on; the scheduler dies before it begins."""
+def test_capacity_from_a_time_until_a_time(
+    stack: Stack, node_pool: NodePool, kubectl: Kubectl
+) -> None:
+    """One pod runs there, another would run past the begin; the scheduler dies before it begins."""
     space, tenant = node_pool.namespace, f"tenant-{node_pool.namespace}"
     node = node_pool.add_node("n")
     node_pool.create(node_pool.pod("before", cpu="1"))
-    eventually(lambda: bound(node_pool) == {"before"}, "somebody runs there")
+    eventually(lambda: bound(node_pool) == {"before"}, "a pod runs there")
     times = {"from": in_seconds(3600), "until": in_seconds(7200)}
     body = reservation(space, "r", tenant=tenant, nodes=[node], **times)
     done = kubectl("apply", "-f", "-", input=body)
@@ -273,7 +273,7 @@ def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubect
     lasts = {vocabulary.EXPECTED_DURATION_ANNOTATION: "2h"}
     node_pool.create(node_pool.pod("long", annotations=lasts))
     stack.restart(SCHEDULER)
-    rows = eventually(lambda: node_pool.events("FailedScheduling"), "who would run on is told")
+    rows = eventually(lambda: node_pool.events("FailedScheduling"), "an Event about the longer pod")
     assert "1 node(s) will be reserved for another tenant before it ends" in rows[0][2]
     change(**{"from": None})
     kept = ("Active", "1 node (cpu 3, memory 16Gi free)", waits)
@@ -337,7 +337,7 @@ def test_write_access_to_a_namespace_does_not_allow_reservations(
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         pytest.param(
             {"tenant": "a", "until": "2099-01-01T00:00:00Z"},
@@ -366,8 +366,8 @@ def test_write_access_to_a_namespace_does_not_allow_reservations(
     ],
 )
 def test_a_faulty_object_is_refused(
-    stack: Stack, kubectl: Kubectl, namespace: str, spec: Json, told: str
+    stack: Stack, kubectl: Kubectl, namespace: str, spec: Json, message: str
 ) -> None:
     done = kubectl("apply", "-f", "-", input=reservation(namespace, "r", **spec))
     assert done.returncode != 0
-    assert told in done.stderr
+    assert message in done.stderr

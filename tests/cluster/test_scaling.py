@@ -89,7 +89,7 @@ def test_a_workload_that_is_stopped_may_be_applied(
         pytest.param(None, id="pods without a size get that of the Deployment"),
     ],
 )
-def test_a_rollout_of_a_gang_goes_through(
+def test_a_rollout_of_a_gang_succeeds(
     stack: Stack, kubectl: Kubectl, namespace: str, size: int | None
 ) -> None:
     obj = a_workload("apps/v1", "Deployment", namespace)

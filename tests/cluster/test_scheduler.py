@@ -1,4 +1,4 @@
-"""The scheduler on a real API server: what is bound, what is told, and what outlives faults."""
+"""The scheduler on a real API server: what is bound, what is reported, and what outlives faults."""
 
 import threading
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def test_a_pod_is_bound_and_reported_as_by_kube_scheduler(node_pool: NodePool) -
     node = node_pool.add_node("a")
     node_pool.create(node_pool.pod("one"))
     nodes = node_pool.all_bound(1)
-    told = until(lambda: node_pool.events("Scheduled"), bool)
-    assert (nodes, told) == (
+    events = until(lambda: node_pool.events("Scheduled"), bool)
+    assert (nodes, events) == (
         {"one": node},
         [("one", "Normal", f"Successfully assigned {node_pool.namespace}/one to {node}")],
     )
@@ -45,8 +45,8 @@ def test_a_pod_that_fits_nowhere_says_why_in_event_and_condition(node_pool: Node
         f"{total - 1} node(s) didn't match Pod's node affinity/selector."
     )
     condition = until(lambda: node_pool.condition("big"), lambda found: bool(found[1]))
-    told = until(lambda: node_pool.events("FailedScheduling"), bool)
-    assert (condition, told) == (("False", "Unschedulable", text), [("big", "Warning", text)])
+    events = until(lambda: node_pool.events("FailedScheduling"), bool)
+    assert (condition, events) == (("False", "Unschedulable", text), [("big", "Warning", text)])
 
 
 def test_a_claim_that_does_not_exist_is_named(node_pool: NodePool) -> None:
@@ -69,7 +69,7 @@ def test_a_gang_waits_for_its_members_and_then_for_capacity_and_is_bound_whole(
     forming = until(lambda: node_pool.condition("m0"), lambda found: "3/4" in found[2])
     node_pool.create(members[3])
     short = until(lambda: node_pool.condition("m0"), lambda found: found[1] == "Unschedulable")
-    nobody = node_pool.nodes_of_pods()
+    before = node_pool.nodes_of_pods()
     node_pool.add_node("d", cpu="1")
     bound = node_pool.all_bound(4)
     assert forming == (
@@ -78,7 +78,7 @@ def test_a_gang_waits_for_its_members_and_then_for_capacity_and_is_bound_whole(
         f"{vocabulary.WAITING_FOR_POD_GROUP} g: 3/4 pods exist",
     )
     assert short[2].endswith(f"{vocabulary.WAITING_FOR_POD_GROUP} g: 3/4 members fit")
-    assert set(nobody.values()) == {""}
+    assert set(before.values()) == {""}
     assert sorted(bound.values()) == sorted(f"{node_pool.namespace}-{name}" for name in "abcd")
 
 
@@ -156,7 +156,7 @@ def test_a_killed_scheduler_starts_from_what_the_api_says(
     assert counts == {f"{node_pool.namespace}-a": 10, f"{node_pool.namespace}-b": 10, "": 5}
 
 
-def test_a_leader_plans_and_gives_its_lease_back_when_asked_to_end(
+def test_a_leader_plans_and_gives_its_lease_back_on_sigterm(
     node_pool: NodePool, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     node = node_pool.add_node("a")

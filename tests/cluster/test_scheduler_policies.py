@@ -1,4 +1,4 @@
-"""The scheduler goes by the policy objects of a real API server, as they are now."""
+"""The scheduler follows the policy objects of a real API server, as they are now."""
 
 import json
 import subprocess

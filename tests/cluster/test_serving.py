@@ -26,7 +26,7 @@ class Site:
     def __init__(self, plane: ControlPlane, stack: Stack) -> None:
         self.plane, self.stack = plane, stack
 
-    def ask(self, path: str, tls: ssl.SSLContext | None = None) -> tuple[int, str, str]:
+    def request(self, path: str, tls: ssl.SSLContext | None = None) -> tuple[int, str, str]:
         """Status, text and TLS version; status 0 and why where there is no answer."""
         where = urlsplit(self.stack.webhook_url)
         trust = tls or ssl.create_default_context(cadata=self.plane.ca.certificate.decode())
@@ -90,11 +90,11 @@ def site(control_plane: ControlPlane) -> Iterator[Site]:
 
 def test_ready_once_policies_and_namespaces_are_known(site: Site, namespace: str) -> None:
     def says(status: int, text: str) -> bool:
-        return site.ask("/readyz")[:2] == (status, text)
+        return site.request("/readyz")[:2] == (status, text)
 
     with site.without(POLICIES, NAMESPACES):
         eventually(lambda: says(503, "the policies have not been read yet"), "no policies")
-        assert site.ask("/healthz")[:2] == (200, "ok"), "alive all the same"
+        assert site.request("/healthz")[:2] == (200, "ok"), "alive all the same"
         said = eventually(lambda: site.create(namespace), "a refusal")
         assert (
             "kubenexus/facts: admission facts unavailable: the policies have not been read" in said
@@ -123,4 +123,4 @@ def test_tls_versions(site: Site, version: ssl.TLSVersion, want: tuple[int, str,
         warnings.simplefilter("ignore", DeprecationWarning)  # that 1.1 is outdated is the point
         tls.minimum_version = version
         tls.maximum_version = version
-    assert site.ask("/healthz", tls) == want
+    assert site.request("/healthz", tls) == want

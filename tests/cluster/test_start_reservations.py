@@ -1,5 +1,5 @@
 """
-Starts that are promised, on a real API server: who may go ahead, and what moves a promise.
+Start reservations on a real API server: which pods may backfill, and what moves a reservation.
 
 Nodes are fake, so nothing ever ends by itself: what runs says how long it is expected to, and ends
 when the test deletes it. Instants are reckoned from what the API server says of the pods.
@@ -121,8 +121,8 @@ def test_the_head_of_the_queue_gets_an_estimate_and_only_short_work_is_backfille
         node_pool, "FailedScheduling", "long"
     )
     stack.restart(SCHEDULER, crash=True)
-    promised = [f"  expected by {at}", f"  waits for {space}/hour, {space}/half to end"]
-    assert until(lambda: start_lines(stack, node_pool, "g0"), bool) == promised
+    reserved = [f"  expected by {at}", f"  waits for {space}/hour, {space}/half to end"]
+    assert until(lambda: start_lines(stack, node_pool, "g0"), bool) == reserved
     assert start_lines(stack, node_pool, "long") == [f"  start reserved ahead of it: {space}/g"]
     node_pool.create(tenant_env.pod(space, "short", annotations=lasting("10m")))
     tenant_env.bound(space, "hour", "half", "short")
@@ -132,7 +132,9 @@ def test_the_head_of_the_queue_gets_an_estimate_and_only_short_work_is_backfille
     tenant_env.bound(space, "long")
 
 
-def test_a_lost_node_moves_the_promise(tenant_env: TenantEnv, node_pool: NodePool) -> None:
+def test_a_lost_node_moves_the_start_reservation(
+    tenant_env: TenantEnv, node_pool: NodePool
+) -> None:
     """How long work takes is known by its deadline on one side, by its type on the other."""
     space = tenant_env.a
     tenant_env.platform_policy(backfill={"durations": [{"type": "batch", "duration": "2h"}]})
@@ -155,7 +157,7 @@ def test_a_lost_node_moves_the_promise(tenant_env: TenantEnv, node_pool: NodePoo
     assert event_note(node_pool, "StartDelayed", "g") == f"{unit}{two}: node {left} was deleted"
 
 
-def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
+def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_start_reservation(
     tenant_env: TenantEnv, node_pool: NodePool
 ) -> None:
     space = tenant_env.a

@@ -1,5 +1,5 @@
 """
-Who gets the room when there is not enough, on a real API server: quotas, turns and preemption.
+Which tenant gets scarce capacity, on a real API server: quotas, turns and preemption.
 
 One test is one story in namespaces of two tenants, `a…` and `b…`, on nodes of its own.
 """
@@ -99,8 +99,8 @@ def test_borrowed_quota_is_reclaimed_for_a_guarantee_and_both_sides_get_events(
     tenant_env.bound(tenant_env.b, *left)
 
 
-def test_priority_decides_within_a_tenant_and_the_room_is_nominated(tenant_env: TenantEnv) -> None:
-    """The victim is kept from ending by a finalizer, so that what goes on meanwhile is seen."""
+def test_priority_decides_within_a_tenant_and_the_node_is_nominated(tenant_env: TenantEnv) -> None:
+    """A finalizer keeps the victim from ending, so that the test sees what happens meanwhile."""
     node = tenant_env.node("2")
     low = tenant_env.pod(tenant_env.a, "low", cpu="2")
     low["metadata"]["finalizers"] = ["example.com/stay"]
@@ -114,7 +114,7 @@ def test_priority_decides_within_a_tenant_and_the_room_is_nominated(tenant_env: 
     found = until(
         lambda: tenant_env.get(tenant_env.a, "high")["status"].get("nominatedNodeName"), bool, 60.0
     )
-    until(lambda: tenant_env.going(tenant_env.a), bool, 60.0)
+    until(lambda: tenant_env.terminating(tenant_env.a), bool, 60.0)
     conditions = {
         row["type"]: (row["status"], row.get("reason"))
         for row in tenant_env.get(tenant_env.a, "low")["status"]["conditions"]
@@ -128,7 +128,7 @@ def test_priority_decides_within_a_tenant_and_the_room_is_nominated(tenant_env: 
 
 
 def test_a_gang_is_evicted_whole_where_a_budget_allows_it(tenant_env: TenantEnv) -> None:
-    """Two gangs that yield; the budget of one allows one pod, so the other goes."""
+    """Two gangs that yield; the budget of one allows one pod, so the scheduler evicts the other."""
     tenant_env.node("4")
     for gang in ("kept", "free"):
         tenant_env.create(
@@ -200,7 +200,7 @@ def refusing(control_plane: ControlPlane) -> Iterator[Refusing]:
 
 
 def refuses(tenant_env: TenantEnv) -> bool:
-    """Whether the API server goes by the policy yet: asked about a pod that does not exist."""
+    """Whether the API server applies the policy yet, tried with a pod that does not exist."""
     path = f"/api/v1/namespaces/{tenant_env.b}/pods/{PROBE}/eviction"
     about = {"name": PROBE, "namespace": tenant_env.b}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}

@@ -1,14 +1,14 @@
 """
 Preemption and reservations under faults, as an independent witness sees them.
 
-A node pool that is full. Each round brings gangs of a higher priority than all before, so that others
-have to go for them; then the fault comes: the leader is ended at a chosen write, evictions are
-answered wrongly or not at all, victims ignore their grace. In other rounds leaders come that make
-their members, and the scheduler is ended while it keeps room for them. At rest everybody who came
-is placed, no gang is partial, no pod has changed its node, no node holds more than it has, nothing
-is kept, and what is free was freed for nobody: evictions in vain.
+A node pool that is full. Each round brings gangs of a higher priority than all before, so that the
+scheduler evicts victims for them; then the fault comes: the leader is ended at a chosen write,
+evictions are answered wrongly or not at all, victims ignore their grace. In other rounds leaders
+come that make their members, and the scheduler is ended while it reserves capacity for them. At
+rest every pod of the round is placed, no gang is partial, no pod has changed its node, no node
+holds more than it has, nothing is reserved, and free capacity counts as wasted evictions.
 
-`KUBENEXUS_TENANCY_FAULTS=1` makes every fault many times; what was seen goes to
+`KUBENEXUS_TENANCY_FAULTS=1` makes every fault many times; the counts are written to
 build/reliability/tenancy.json, from which `reliability` makes the table of the documentation.
 """
 
@@ -40,7 +40,7 @@ COUNTS: Final = Path("build") / "reliability" / reliability.TENANCY
 LONG: Final = bool(os.environ.get("KUBENEXUS_TENANCY_FAULTS"))
 ONLY: Final = tuple(os.environ.get("KUBENEXUS_TENANCY_FAULTS_ONLY", "").split("|"))  # beginnings
 NAME: Final = "tenancy-faults"
-NODES, CPUS = 4, 6  # room for six gangs
+NODES, CPUS = 4, 6  # capacity for six gangs
 SIZE: Final = 4  # of every gang
 COME: Final = 2  # gangs in a round
 SEED: Final = 7
@@ -58,7 +58,7 @@ class End:
     write: str
     nth: int = 1
     before: bool = False
-    ask: bool = False
+    graceful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ PREEMPTING: Final[dict[str, Fault]] = {
     "leader killed after the last eviction": End("eviction", nth=ALL),
     "leader killed before the first bind": End("bind", before=True),
     "leader killed between binds": End("bind", nth=3),
-    "leader asked to end between evictions": End("eviction", nth=3, ask=True),
+    "leader asked to end between evictions": End("eviction", nth=3, graceful=True),
     "evictions answered 429": Spoil("eviction", ("busy", "busy-after"), 0.3),
     "evictions answered 429 as by a budget": Spoil("eviction", ("budget",), 0.3),
     "evictions answered 500, done or not": Spoil("eviction", ("broken", "lost", "cut")),
@@ -115,7 +115,7 @@ SPOILED: Final = 10 if LONG else 1  # each way to answer
 
 
 class Site:
-    """Pods of rising priority in a full node pool, the pair of schedulers, and who has seen it all."""
+    """Pods of rising priority in a full node pool, the pair of schedulers, and their witness."""
 
     def __init__(
         self, node_pool: NodePool, pair: SchedulerPair, witness: Witness, books: Evictions
@@ -170,7 +170,7 @@ class Site:
         end, last, since = time.monotonic() + LONGEST, None, time.monotonic()
         while time.monotonic() < end:
             time.sleep(0.1)
-            now = self.witness.ask(lambda books: self.books.moves())
+            now = self.witness.read(lambda books: self.books.moves())
             if now != last:
                 last, since = now, time.monotonic()
             elif time.monotonic() - since >= QUIET and not self.wrong(names):
@@ -179,7 +179,7 @@ class Site:
 
     def wrong(self, names: set[str]) -> str:
         books = self.books
-        waiting, ending, partial = self.witness.ask(
+        waiting, ending, partial = self.witness.read(
             lambda _: (sorted(books.waiting.values()), len(books.ending), books.partial())
         )
         kept = self.pair.steps().get("kept")
@@ -190,9 +190,9 @@ class Site:
 
     def break_it(self, fault: Fault) -> None:
         match fault:
-            case End(write, nth, before, ask):
+            case End(write, nth, before, graceful):
                 self.pair.ready()
-                self.pair.end_leader_at(write, nth=nth, before=before, ask=ask)
+                self.pair.end_leader_at(write, nth=nth, before=before, graceful=graceful)
             case Spoil(write, kinds, share):
                 self.pair.arm(spoil=write, kinds=kinds, share=share)
 
@@ -217,10 +217,10 @@ def site(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterato
     for kind in crds.definitions():
         control_plane.api().apply(kind)
     node_pool = NodePool(control_plane, namespace)
-    room = {node_pool.add_node(f"n{i}", cpu=str(CPUS)): CPUS * SLOT for i in range(NODES)}
+    capacity = {node_pool.add_node(f"n{i}", cpu=str(CPUS)): CPUS * SLOT for i in range(NODES)}
     node_pool.add_node(LED, cpu=str(SIZE), labels={LED: "true"})
     pair = SchedulerPair(control_plane, NAME, tmp_path, seed=SEED)
-    books = Evictions(room)
+    books = Evictions(capacity)
     with Witness(Stream(control_plane, namespace), books) as witness:
         made = Site(node_pool, pair, witness, books)
         yield made
@@ -238,16 +238,18 @@ def preempt(site: Site, fault: Fault) -> None:
 
 
 def ignore_grace(site: Site, fault: Fault) -> None:
-    """Whoever has to go stays until it is let go, and the leader is killed meanwhile."""
+    """Finalizers keep the victims, and the leader is killed meanwhile."""
     site.pair.ready()
     for name in site.node_pool.nodes_of_pods():
         finalize(site, name, [STAY])
     pods = site.come(COME)
-    ending = partial(site.witness.ask, lambda _: len(site.books.ending))
+    ending = partial(site.witness.read, lambda _: len(site.books.ending))
     eventually(lambda: ending() >= ALL, "all victims are ending")
     eventually(site.pair.leader, "a scheduler leads").kill()
     site.pair.succeed(site.ended)
-    eventually(lambda: site.pair.steps().get("kept") == COME, "the successor keeps their room")
+    eventually(
+        lambda: site.pair.steps().get("kept") == COME, "the successor reserves their capacity"
+    )
     nodes = site.node_pool.nodes_of_pods()
     assert not any(nodes[pod["metadata"]["name"]] for pod in pods)
     for name in nodes:
@@ -303,27 +305,27 @@ def reservations(site: Site) -> list[Json]:
 
 
 def rounds(site: Site, name: str) -> None:
-    """So often as is wanted, and what was seen of it."""
-    books, ask = site.books, site.witness.ask
+    """Plays the fault `times` times, and records what the witness saw."""
+    books, read = site.books, site.witness.read
     fault = PREEMPTING.get(name) or RESERVING.get(name)
     play = ignore_grace if name == IGNORED else preempt if name in PREEMPTING else reserve
     begun = time.monotonic()
-    before = ask(lambda _: (len(books.evicted), books.binds))
+    before = read(lambda _: (len(books.evicted), books.binds))
     wasted, times = 0, SPOILED if isinstance(fault, Spoil) else TIMES
     for _ in range(times):
         play(site, fault)
-        free = ask(lambda _: books.free())
+        free = read(lambda _: books.free())
         wasted += free
         if free:
             fill_up(site, free)
-    evicted, binds = ask(lambda _: (len(books.evicted), books.binds))
+    evicted, binds = read(lambda _: (len(books.evicted), books.binds))
     row = {
         "fault": name,
         "times": times,
         "evicted": evicted - before[0],
         "wasted": wasted,
         "binds": binds - before[1],
-        "partial": len(ask(lambda _: books.partial())),
+        "partial": len(read(lambda _: books.partial())),
         "double": len(books.double),
         "over": len(books.over),
         "seconds": round((time.monotonic() - begun) / times, 1),
@@ -354,7 +356,7 @@ def test_no_eviction_is_wasted_and_no_capacity_stays_reserved(site: Site) -> Non
         if name.startswith(ONLY):
             rounds(site, name)
     books = site.books
-    assert site.witness.ask(
+    assert site.witness.read(
         lambda _: (books.free(), books.partial(), books.double, books.over)
     ) == (
         0,

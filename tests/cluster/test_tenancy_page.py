@@ -176,6 +176,6 @@ def test_capacity_reserved_for_a_tenant(places: Places) -> None:
         "containers": [gpus],
     }
     places.apply({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
-    asked = "kubenexus why pod/web -n shop"
-    want = shown(asked)
-    assert until(lambda: places.says(asked), lambda lines: lines == want) == want
+    command = "kubenexus why pod/web -n shop"
+    want = shown(command)
+    assert until(lambda: places.says(command), lambda lines: lines == want) == want

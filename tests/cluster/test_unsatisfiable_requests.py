@@ -1,4 +1,4 @@
-"""What a workload's author asks for and nobody could obey, told at `kubectl apply`."""
+"""Requests of a workload's author that no scheduler can satisfy, reported at `kubectl apply`."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def job(
 
 
 def applied(kubectl: Kubectl, obj: Json) -> tuple[bool, list[str]]:
-    """Whether the object was let in, and the lines that kubectl told its user besides."""
+    """Whether the object was let in, and the lines that kubectl printed besides."""
     got = kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(obj))
     lines = got.stderr.replace("denied the request: ", "denied the request:\n").splitlines()
     return got.returncode == 0, [line for line in lines if "/" in line and "admission" not in line]
@@ -224,7 +224,7 @@ def test_a_gang_above_the_tenants_limit_is_refused_at_the_workload(
 
 @pytest.fixture
 def numa_node(stack: Stack, control_plane: ControlPlane) -> Iterator[str]:
-    """A node with one NUMA node of 32 CPUs; nobody may run there."""
+    """A node with one NUMA node of 32 CPUs; no pod may run there."""
     label = vocabulary.numa_node_label
     labels = {
         vocabulary.NUMA_NODE_COUNT_LABEL: "1",

@@ -1,7 +1,7 @@
 """
 Our engine against the API server's own: the same rule over the same pod, the same verdict.
 
-Each expression becomes a ValidatingAdmissionPolicy that looks only at pods with its label. A pod is
+Each expression becomes a ValidatingAdmissionPolicy that matches only pods with its label. A pod is
 created with `dryRun=All` under that label, and the server's answer (allowed, denied, an error, or
 the policy refused as such) is compared with ours on the very object that the server judged.
 """
@@ -32,7 +32,7 @@ DENIED: Final = "the rule says no"
 UNKNOWN_TYPE: Final = "the server takes no rule whose type is known only when it runs"
 MORE: Final = "the server does not have this function"
 MIXED: Final = "the server takes no literal of mixed types"
-BY_VALUE: Final = "the server looks at how a quantity was written, we look at its amount"
+BY_VALUE: Final = "the server compares how a quantity was written, we compare its amount"
 MAPS: Final = "maps of a 1.37 server raise where the language, and older servers, say false"
 DIFFERENCES: Final = {
     "object.spec.hostNetwork": UNKNOWN_TYPE,

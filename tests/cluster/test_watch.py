@@ -82,7 +82,7 @@ async def insist(client: Client, name: str, namespace: str) -> None:
 
 
 async def churn(client: Client, namespace: str, chance: random.Random, stop: asyncio.Event) -> int:
-    """Create, change and delete at random until told to stop; returns how many writes arrived."""
+    """Create, change and delete at random until `stop` is set; returns how many writes arrived."""
     done = 0
     while not stop.is_set():
         name = f"o-{chance.randrange(OBJECTS)}"
@@ -127,21 +127,21 @@ async def follow_churn(
             ]
             started.set()
             writes = await asyncio.gather(*writers)
-            # Events of one collection arrive in order: whoever sees the last has seen them all.
+            # Events of one collection arrive in order: a client that sees the last saw all.
             await insist(client, "finished", namespace)
             await asyncio.wait_for(ledger.finished.wait(), 60)
             listing = await client.list(CONFIG_MAPS, namespace=namespace)
         truth = {item["metadata"]["name"]: version_of(item) for item in listing.items}
         return {
             "contradictions": ledger.contradictions,
-            "told": ledger.picture == truth,
+            "reported": ledger.picture == truth,
             "kept": {key[1]: kept for key, kept in informer.items()} == truth,
             "busy": min(writes) > 0 and ledger.deletes > 0,
             "resumed": informer.stats.restarts >= 2,
         }
 
 
-async def tell(event: asyncio.Event) -> None:
+async def set_event(event: asyncio.Event) -> None:
     event.set()
 
 
@@ -155,10 +155,10 @@ def test_nothing_is_lost_while_the_api_server_restarts(
             assert not outcome.done(), outcome.result()
         control_plane.restart_apiserver(crash=True)
         control_plane.restart_apiserver(crash=False)
-        loop.run(tell(stop))
+        loop.run(set_event(stop))
         assert outcome.result(120) == {
             "contradictions": [],
-            "told": True,
+            "reported": True,
             "kept": True,
             "busy": True,
             "resumed": True,
@@ -166,7 +166,7 @@ def test_nothing_is_lost_while_the_api_server_restarts(
 
 
 class Outdated(Client):
-    """A client whose first watch asks for a moment that the server has long forgotten."""
+    """A client whose first watch starts at a version that the server has long forgotten."""
 
     watches = 0
     lists = 0

@@ -54,7 +54,7 @@ def test_a_pod_that_waits(stack: Stack, node_pool: NodePool) -> None:
     assert f"  {node}: requests 3 cpu, free 2" in text
 
 
-def test_a_gang_that_has_not_room(stack: Stack, node_pool: NodePool) -> None:
+def test_a_gang_that_lacks_capacity(stack: Stack, node_pool: NodePool) -> None:
     node_pool.add_node("a", cpu="2")
     node_pool.create(*(node_pool.pod(f"m{i}", gang=("g", 3)) for i in range(3)))
     until(lambda: node_pool.condition("m0"), lambda found: bool(found[1]))

@@ -1,4 +1,4 @@
-"""Every kind of workload at `kubectl apply`: a gang that nobody could place is refused there."""
+"""Every kind of workload at `kubectl apply`: a gang that cannot be placed is refused there."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ MIN = vocabulary.GANG_MIN_AVAILABLE_LABEL
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A kind whose templates make `makes` pods in all; None: nobody can count them."""
+    """A kind whose templates make `makes` pods in all; None: they cannot be counted."""
 
     api_version: str
     kind: str
@@ -281,13 +281,13 @@ def home(stack: Stack, control_plane: ControlPlane) -> Iterator[str]:
 
 
 def applied(kubectl: Kubectl, obj: Json) -> tuple[bool, str]:
-    """Whether the object was let in, and what kubectl told its user besides."""
+    """Whether the object was let in, and what kubectl printed besides."""
     got = kubectl("apply", "-f", "-", input=json.dumps(obj))
     return got.returncode == 0, got.stderr
 
 
 def another(obj: Json) -> Json:
-    """The same under a name that nobody has: what exists may be immutable."""
+    """The same under a name that no object has: what exists may be immutable."""
     metadata = obj["metadata"]
     return obj | {"metadata": metadata | {"name": f"other-{metadata['name']}"}}
 

@@ -1,7 +1,7 @@
 """
 Expressions and pods for which a ValidatingAdmissionPolicy and our engine must say the same.
 
-Three sources: rules as people write them, over pods that do and do not have what they ask for;
+Three sources: rules as people write them, over pods that do and do not have what the rules require;
 Kubernetes' function library, with each answer as a rule; and rules put together from parts by a
 seeded generator. Nothing here depends on what the server fills in at random (uid, time, names).
 """
@@ -21,7 +21,7 @@ GENERATED: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One expression and the pods it is asked about."""
+    """One expression and the pods it is evaluated on."""
 
     expression: str
     pods: tuple[str, ...]
@@ -232,7 +232,7 @@ class _Generator:
         choice = self._random.choice
         field = self._field()
         if field.endswith(("labels", "annotations", "nodeSelector")):
-            # What the server says of its maps beside other types is told in `RULES`.
+            # What the server says of its maps beside other types is in `RULES`.
             return choice(
                 [f"dyn('a') in dyn({field})", f"{field} == {{}}", f"{field} != {{'team': 'b'}}"]
             )

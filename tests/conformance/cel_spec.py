@@ -232,7 +232,7 @@ def _row(figure: str, measured: int, reach: int | None, note: str) -> dict[str, 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the rows, print the failures when asked, and fail when a reach is missed."""
+    """Write the rows, print the failures on `--failures`, and fail when a reach is missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.cel_spec")
     parser.add_argument("--write", type=Path, help="file for the rows")
     parser.add_argument("--failures", action="store_true", help="print each failed vector")

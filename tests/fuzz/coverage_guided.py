@@ -1,5 +1,5 @@
 """
-The webhook under atheris, which looks for inputs that reach new code: `python -m
+The webhook under atheris, which searches for inputs that reach new code: `python -m
 tests.fuzz.coverage_guided [libFuzzer options] [corpus folder]`.
 
 atheris is no dependency of the project: install it for a run, and give `-max_total_time=SECONDS`.

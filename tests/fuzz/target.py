@@ -1,9 +1,9 @@
 """
 The fuzz target: the application from bytes to bytes, with real policies and a small cluster.
 
-`Target.run` answers with the HTTP status and raises `Broken` where a promise is: an exception, a
-wrong uid, an answer that the API server could not read, or one that differs where a review is
-answered at once.
+`Target.run` answers with the HTTP status and raises `Broken` where the webhook violates its
+contract: an exception, a wrong uid, an answer that the API server could not read, or one that
+differs where a review is answered at once.
 """
 
 import base64
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class Broken(AssertionError):
-    """A promise of the webhook was not kept."""
+    """The webhook violated its contract."""
 
 
 def a_deployment() -> Json:
@@ -63,9 +63,9 @@ class FakeClusterFacts:
             for trusted in (False, True)
         ]
 
-    def facts(self, asked: Review) -> Facts:
-        found = self._facts[len(asked.name) % 2]
-        return replace(found, owner=a_deployment()) if guards.needs_scaled(asked) else found
+    def facts(self, review: Review) -> Facts:
+        found = self._facts[len(review.name) % 2]
+        return replace(found, owner=a_deployment()) if guards.needs_scaled(review) else found
 
     def unready_reason(self) -> str | None:
         return None
@@ -159,13 +159,13 @@ class Target:
 
 
 def check(body: bytes, answer: Json) -> None:
-    """Whether the API server could read it, and whether it is about what was asked."""
-    asked = orjson.loads(body)["request"]["uid"]
+    """Whether the API server could read it, and whether it carries the uid of the request."""
+    uid = orjson.loads(body)["request"]["uid"]
     response = answer["response"]
     if (answer["apiVersion"], answer["kind"]) != (codec.API_VERSION, "AdmissionReview"):
         raise Broken(f"not a review: {answer!r:.200}")
-    if response["uid"] != asked or not isinstance(response["allowed"], bool):
-        raise Broken(f"answered {response!r:.200} for uid {asked!r}")
+    if response["uid"] != uid or not isinstance(response["allowed"], bool):
+        raise Broken(f"answered {response!r:.200} for uid {uid!r}")
     if not response["allowed"] and (
         not response["status"]["message"] or INTERNAL_FAILURE in response["status"]["message"]
     ):

@@ -2,8 +2,8 @@
 Fuzzes the webhook for a time or a number of inputs: `python -m tests.fuzz.webhook --seconds 60`.
 
 Prints how many inputs were answered, by status, and the slowest answer, and writes the same to
-build/reliability/fuzz.json. The first input that breaks a promise, or needs more CPU time than the
-API server waits for an answer, ends the run with exit code 1 and is kept in build/fuzz/, from where
+build/reliability/fuzz.json. The first input that violates the contract, or needs more CPU time than
+the API server waits for an answer, ends the run with exit code 1 and is kept in build/fuzz/, from where
 `--replay` takes it again. Every run can be repeated with the seed that it prints.
 """
 
@@ -57,7 +57,7 @@ def _fuzz(target: Target, options: argparse.Namespace) -> int:
     random, seeds = Random(options.seed), corpus.seeds()
     counts: Counter[int] = Counter()
     slowest, started = Slowest(), time.perf_counter()
-    told = started
+    reported = started
     print(f"seed {options.seed}", flush=True)
     while _wanted(options, counts.total(), time.perf_counter() - started):
         body = mutation.mutant(random, seeds)
@@ -78,8 +78,8 @@ def _fuzz(target: Target, options: argparse.Namespace) -> int:
             print(f"{path} took {cpu:.1f} s of CPU after {counts.total()} inputs: {_keep(body)}")
             return 1
         slowest.see(now - before, cpu)
-        if now - told > REPORT_SECONDS:
-            told = now
+        if now - reported > REPORT_SECONDS:
+            reported = now
             print(_line(counts, slowest, now - started), flush=True)
     seconds = time.perf_counter() - started
     print(_line(counts, slowest, seconds))
@@ -96,7 +96,7 @@ def _wanted(options: argparse.Namespace, count: int, seconds: float) -> bool:
 def _line(counts: Counter[int], slowest: Slowest, seconds: float) -> str:
     by_status = ", ".join(f"{count} x {status}" for status, count in sorted(counts.items()))
     return (
-        f"{counts.total()} inputs in {seconds:.0f} s ({by_status}), no promise broken, "
+        f"{counts.total()} inputs in {seconds:.0f} s ({by_status}), no contract violated, "
         f"slowest answer {slowest.wall * 1000:.0f} ms, dearest {slowest.cpu * 1000:.0f} ms of CPU"
     )
 

@@ -1,5 +1,5 @@
 """
-The processes under attack, looked at four times a second: which ended, when, and what it said.
+The processes under attack, inspected four times a second: which ended, when, and what it said.
 
 A process that ended is started again, as a kubelet would, and so is a webhook whose workers end
 one after another. Before a scheduler starts, the pods of the hostile namespace are deleted: what
@@ -92,7 +92,7 @@ class Census:
         self._stop.set()
         for thread in self._threads:
             thread.join(30)
-        self.look()
+        self.inspect()
 
     @property
     def hopeless(self) -> bool:
@@ -109,7 +109,7 @@ class Census:
             for one in self.watched
         }
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         for one in self.watched:
             if one.revival is not None and one.revival.is_alive():
                 continue
@@ -128,7 +128,7 @@ class Census:
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD):
-            self.look()
+            self.inspect()
 
     def _ended(self, one: Watched, process: str, pid: int | None = None) -> None:
         # The log of a process that was ended comes a moment later.

@@ -5,7 +5,7 @@ The other tenant: pods and gangs at a steady pace, each deleted once all of it i
 
 It records how long each creation took and how long each unit waited from its last creation to the
 bind of its last pod, and keeps the message of every creation that failed. The lag of its own watch
-tells an API server that is late with events from a scheduler that is late.
+distinguishes an API server that is late with events from a scheduler that is late.
 """
 
 import contextlib

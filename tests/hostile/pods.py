@@ -97,7 +97,7 @@ def _owner(draw: Draw) -> Json:
 def spec(draw: Draw) -> Json:
     """A small container, a scheduler, and a few drawn parts."""
     found: Json = {"containers": [container(draw, "c")]}
-    # A node that is preset goes with a scheduler that does not mind.
+    # A node that is preset needs a scheduler that accepts it.
     preset = draw.on("requests") and draw.chance(0.3)
     scheduler = draw.random.random()
     if scheduler < 0.65 and (draw.wild or not preset):

@@ -58,7 +58,7 @@ def run(
                 sender.wait()
             seconds = time.monotonic() - start
             other.finish(*([0.0] if census.hopeless else []))
-            census.look()
+            census.inspect()
             shown, cpu = neighbour.summary(other), census.cpu_seconds()
         return {
             "seed": seed,

@@ -91,7 +91,7 @@ def test_no_role_grants_everything() -> None:
         pytest.param(vocabulary.gpu_numa_labels(7)[0], True, id="a GPU's NUMA node"),
         pytest.param(vocabulary.HARDWARE_TIER_LABEL, False, id="what an admin says of a node"),
         pytest.param("node-role.kubernetes.io/control-plane", False, id="a role"),
-        pytest.param("evil.example/numa.kubenexus.io", False, id="a key that only looks like it"),
+        pytest.param("evil.example/numa.kubenexus.io", False, id="a key that only resembles it"),
     ],
 )
 def test_the_labeler_is_held_to_the_keys_that_it_writes(key: str, want: bool) -> None:
@@ -123,7 +123,7 @@ def test_the_chart_brings_every_kind() -> None:
     assert found == {f"{one['spec']['names']['plural']}.yaml" for one in crds.definitions()}
 
 
-def test_the_chart_asks_for_the_oldest_kubernetes_that_it_is_tested_on() -> None:
+def test_the_chart_requires_the_oldest_kubernetes_that_it_is_tested_on() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     oldest = min(tuple(map(int, one.split("."))) for one in versions.KNOWN_KUBERNETES)
     assert about["kubeVersion"] == f">={oldest[0]}.{oldest[1]}.0-0"

@@ -13,7 +13,7 @@ BUDGET = 1  # pronouns per 1,000 words
 
 def in_the_tree(place: str) -> Path:
     if not (ROOT / place).exists():
-        pytest.skip("the packages are installed elsewhere; this looks at the source tree")
+        pytest.skip("the packages are installed elsewhere; this test reads the source tree")
     return ROOT / place
 
 

@@ -12,7 +12,7 @@ from policies import vocabulary
 from tests.pages import ROOT
 
 PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
-LONGEST = 600  # 400 asks for a second look: one thing is not cut in two to please a number
+LONGEST = 600  # above 400 a reviewer decides: one thing is not cut in two to please a number
 FULLEST = 20  # modules in one folder of product code
 
 
@@ -22,7 +22,7 @@ def sources(*folders: str) -> list[Path]:
 
 def needs_tree() -> None:
     if not all((ROOT / package).is_dir() for package in PACKAGES):
-        pytest.skip("the packages are installed elsewhere; this looks at the source tree")
+        pytest.skip("the packages are installed elsewhere; this test reads the source tree")
 
 
 def test_no_source_file_is_too_long() -> None:

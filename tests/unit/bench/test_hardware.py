@@ -53,9 +53,9 @@ def test_arrivals_are_the_trace_and_then_drawn_from_it(trace: Trace) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_replay_is_a_value(trace: Trace, policy: str) -> None:
     one = replay(trace, policy, seed=3)
-    asked = [asked for asked, _ in one.curve]
+    requested = [requested for requested, _ in one.curve]
     assert one == replay(trace, policy, seed=3)
-    assert asked == sorted(asked)
+    assert requested == sorted(requested)
     assert 0.0 < one.rate_at(1.0) <= one.rate <= 1.0
     placed = sum(gpus * (tasks - dropped) for gpus, tasks, dropped in one.dropped)
     assert placed == round(one.rate * trace.gpus)

@@ -119,7 +119,7 @@ def test_requests_are_those_of_the_scheduler_alone() -> None:
     }
 
 
-def test_the_witness_tells_each_pods_creation_and_bind_once() -> None:
+def test_the_witness_reports_each_pods_creation_and_bind_once() -> None:
     def pod(name: str, node: str = "", uid: str = "") -> dict[str, object]:
         spec = {"nodeName": node} if node else {}
         return {"metadata": {"name": name, "uid": uid or name}, "spec": spec}
@@ -127,7 +127,7 @@ def test_the_witness_tells_each_pods_creation_and_bind_once() -> None:
     witness = Witness()
     witness.know(pod("old"))
     witness.know(pod("settled", "n0"))
-    told = [
+    reported = [
         witness.see("MODIFIED", pod("settled", "n0"), 1.0),
         witness.see("MODIFIED", pod("old"), 2.0),
         witness.see("MODIFIED", pod("old", "n1"), 3.0),
@@ -136,7 +136,7 @@ def test_the_witness_tells_each_pods_creation_and_bind_once() -> None:
         witness.see("DELETED", pod("old", "n1"), 6.0),
         witness.see("ADDED", pod("old", "n2", uid="namesake"), 7.0),
     ]
-    assert "".join(told) == (
+    assert "".join(reported) == (
         "bound 3.000000 old n1\ncreated 5.000000 new\ndeleted 6.000000 old\nbound 7.000000 old n2\n"
     )
 

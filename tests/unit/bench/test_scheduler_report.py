@@ -119,8 +119,8 @@ def test_another_run_sets_the_older_one_aside(tmp_path: Path) -> None:
 
 
 def test_the_order_is_rotated_from_round_to_round(tmp_path: Path) -> None:
-    asked = options(["--rounds", "3", "--peer", "ours", "--peer", "stock"])
-    bench = Bench(None, tmp_path, asked, {})  # type: ignore[arg-type]  # turns need no plane
+    selected = options(["--rounds", "3", "--peer", "ours", "--peer", "stock"])
+    bench = Bench(None, tmp_path, selected, {})  # type: ignore[arg-type]  # turns need no plane
     turns = bench.turns(("stock", "stock-packed", "ours"))
     assert [(number, peer.name) for number, peer in turns] == [
         (1, "ours"),

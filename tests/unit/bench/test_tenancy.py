@@ -53,8 +53,10 @@ def test_strategies(strategy: str, starts: tuple[float, ...]) -> None:
 def test_work_has_the_requested_demand() -> None:
     gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
     found = tenancy_trace.work(gangs, 16, demand=1.1, hours=2, seed=5)
-    asked = sum(len(one.pods) * one.run_time * one.pods[0].spec.host_request.gpus for one in found)
-    assert asked == pytest.approx(1.1 * 16 * 7200, rel=0.05)
+    requested = sum(
+        len(one.pods) * one.run_time * one.pods[0].spec.host_request.gpus for one in found
+    )
+    assert requested == pytest.approx(1.1 * 16 * 7200, rel=0.05)
     assert {one.pods[0].attributes.tenant for one in found} == {"a", "b", "c"}
     assert [one.run_time for one in found] == [one.pods[0].attributes.duration for one in found]
 

@@ -41,7 +41,7 @@ def test_a_success_starts_again_from_the_first_pause() -> None:
     assert pauses.next() == 1.0
 
 
-def test_a_pause_is_no_shorter_than_the_server_asks() -> None:
+def test_a_pause_is_no_shorter_than_the_server_requests() -> None:
     error = errors.Retry("busy")
     error.retry_after = 7.0
     pauses = Backoff(first=1.0, most=8.0)

@@ -1,4 +1,4 @@
-"""The verbs as they look on the wire, and what each fault of the wire means to the caller."""
+"""The verbs as they are on the wire, and what each fault of the wire means to the caller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,12 +21,12 @@ A_POD = {"metadata": {"name": "p", "namespace": "ns"}}
 
 @dataclass
 class Waits:
-    """A sleep that takes no time and remembers how long it was asked for."""
+    """A sleep that takes no time and remembers its durations."""
 
-    asked: list[float] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
 
     async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
+        self.durations.append(seconds)
         await asyncio.sleep(0)
 
 
@@ -43,7 +43,7 @@ async def make_pod(client: Client) -> Any:
 
 
 def talk(script: list[Answer], call: Call, **options: Any) -> tuple[Any, list[Request]]:
-    """The outcome of the call, a value or one of this package's errors, and what was asked."""
+    """The outcome of the call, a value or one of this package's errors, and the requests."""
 
     async def main() -> tuple[Any, list[Request]]:
         async with FakeApiServer(script) as server, Client(server.connection, **options) as client:
@@ -151,16 +151,22 @@ def talk(script: list[Answer], call: Call, **options: Any) -> tuple[Any, list[Re
     ],
 )
 def test_a_verb_on_the_wire(call: Call, want: tuple[object, ...]) -> None:
-    outcome, (asked,) = talk([reply(200, {"kind": "Pod"})], call)
+    outcome, (request,) = talk([reply(200, {"kind": "Pod"})], call)
     assert not isinstance(outcome, KubeError)
-    got = (asked.method, asked.path, asked.query, asked.headers.get("content-type"), asked.json)
+    got = (
+        request.method,
+        request.path,
+        request.query,
+        request.headers.get("content-type"),
+        request.json,
+    )
     assert got == want
 
 
 def test_the_user_agent_names_the_component() -> None:
-    _, (asked,) = talk([reply(200, {})], get_pod, component="scheduler")
-    assert asked.headers["user-agent"].startswith("kubenexus/")
-    assert asked.headers["user-agent"].endswith(" (scheduler)")
+    _, (request,) = talk([reply(200, {})], get_pod, component="scheduler")
+    assert request.headers["user-agent"].startswith("kubenexus/")
+    assert request.headers["user-agent"].endswith(" (scheduler)")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +272,7 @@ def test_a_client_that_is_not_open() -> None:
             [failure(429, Retry_After="2"), reply(200, {"kind": "Pod"})],
             5.0,
             ("Pod", [2.0]),
-            id="waits as long as it was told",
+            id="waits as long as Retry-After says",
         ),
         pytest.param(
             [failure(429, Retry_After="2"), failure(429, Retry_After="2")],
@@ -290,7 +296,7 @@ def test_a_client_that_is_not_open() -> None:
             [failure(429)],
             5.0,
             ("get pods ns/p: 429 words", []),
-            id="not told how long",
+            id="without Retry-After",
         ),
         pytest.param(
             [failure(503, Retry_After="1")],
@@ -310,7 +316,7 @@ def test_too_many_requests(
         return str(pod["kind"])
 
     outcome, _ = talk(script, call, sleep=waits)
-    assert (str(outcome), waits.asked) == want
+    assert (str(outcome), waits.durations) == want
 
 
 def a_page(*names: str, more: str = "", version: str = "7") -> Answer:
@@ -329,7 +335,7 @@ def a_page(*names: str, more: str = "", version: str = "7") -> Answer:
                 {"limit": "2", "resourceVersion": "5", "resourceVersionMatch": "NotOlderThan"},
                 {"limit": "2", "continue": "x"},
             ],
-            id="the resourceVersion goes with the first page only",
+            id="only the request for the first page has the resourceVersion",
         ),
         pytest.param(
             [a_page("a", "b", more="x"), failure(410), a_page("a", "c", "d")],
@@ -366,7 +372,7 @@ def test_a_list_in_pages(
 
     outcome, requests = talk(script, call)
     got = str(outcome) if isinstance(outcome, KubeError) else outcome
-    assert (got, [asked.query for asked in requests]) == (want, queries)
+    assert (got, [request.query for request in requests]) == (want, queries)
 
 
 def test_items_of_a_list_know_their_kind() -> None:
@@ -383,4 +389,4 @@ def test_requests_keep_the_pace() -> None:
             await get_pod(client)
 
     talk([reply(200, {})] * 5, call, qps=2.0, now=lambda: 100.0, sleep=waits)
-    assert waits.asked == [0.5, 1.0, 1.5]  # one second's worth goes at once
+    assert waits.durations == [0.5, 1.0, 1.5]  # the requests of one second are sent at once

@@ -14,10 +14,10 @@ class Server:
     """Two groups; `batch` has a second version, and one that vanishes between two questions."""
 
     def __init__(self, broken: str = "") -> None:
-        self.broken, self.asked = broken, list[str]()
+        self.broken, self.requests = broken, list[str]()
 
     async def raw(self, method: str, path: str, **options: Any) -> bytes:
-        self.asked.append(path)
+        self.requests.append(path)
         if path == self.broken:
             raise errors.Retry(f"{path} does not answer")
         if path == "/apis/batch/v2":
@@ -63,7 +63,10 @@ def test_each_resource_is_listed_once() -> None:
 def test_only_the_given_groups_are_read() -> None:
     server = Server()
     got = asyncio.run(discovery.served(server, groups={"x.io", "unknown.io"}))
-    assert ([row.name for row in got], server.asked) == (["ws/scale"], ["/apis", "/apis/x.io/v1"])
+    assert ([row.name for row in got], server.requests) == (
+        ["ws/scale"],
+        ["/apis", "/apis/x.io/v1"],
+    )
 
 
 def test_a_group_that_does_not_answer_is_an_error() -> None:

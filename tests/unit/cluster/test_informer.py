@@ -156,7 +156,7 @@ DEL_B = line("DELETED", an_object("b", 8))
             ],
             ["list", "5", "8"],
             {"a": "1"},
-            id="an object's life, then the watch goes on where it ended",
+            id="an object's life, then the watch resumes where it ended",
         ),
         pytest.param(
             [a_list(5, A1, more="x"), a_list(5, B1)],
@@ -308,7 +308,7 @@ def test_a_silent_watch_is_replaced() -> None:
             [failure(503)] * 10, 0.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10], id="doubling"
         ),
         pytest.param(
-            [failure(429, Retry_After="30")], 0.0, [30.0], id="as long as the server asks"
+            [failure(429, Retry_After="30")], 0.0, [30.0], id="as long as the server requests"
         ),
         pytest.param(
             [a_list(5), *[stream(bookmark(6))] * 3],
@@ -367,12 +367,12 @@ def test_the_store_is_up_to_date_when_the_callback_runs() -> None:
         async with FakeApiServer(script) as server, Client(server.connection) as client:
             gone = asyncio.Event()
 
-            def look(event: WatchEvent[dict[str, Any]]) -> None:
+            def record(event: WatchEvent[dict[str, Any]]) -> None:
                 known.append(informer.get("a", namespace="ns") is not None)
                 if event.kind is EventKind.DELETED:
                     gone.set()
 
-            informer = Informer(client, resources.PODS, on_event=look)
+            informer = Informer(client, resources.PODS, on_event=record)
             running = asyncio.create_task(informer.run())
             await informer.synced.wait()
             await gone.wait()

@@ -69,7 +69,7 @@ def test_the_rule(lease: Obj | None, seen_at: float | None, now: float, want: De
 @pytest.mark.parametrize(
     ("before", "after", "want"),
     [
-        pytest.param(a_lease(), a_lease(), 1.0, id="nothing changed: the silence goes on"),
+        pytest.param(a_lease(), a_lease(), 1.0, id="nothing changed: the silence continues"),
         pytest.param(a_lease(), a_lease(renewed="t2"), 9.0, id="renewed"),
         pytest.param(a_lease(), a_lease("third"), 9.0, id="another holder"),
         pytest.param(None, a_lease(), 9.0, id="seen for the first time"),
@@ -268,7 +268,7 @@ def test_an_elector(
     assert (got, server.holder) == (heard, holder)
 
 
-def test_a_frozen_leader_knows_before_it_asks() -> None:
+def test_a_frozen_leader_knows_before_it_reads_the_lease() -> None:
     at = [0.0]
     known: list[bool] = []
     frozen = asyncio.Event()

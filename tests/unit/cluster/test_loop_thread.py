@@ -1,4 +1,4 @@
-"""A loop in a thread: work goes in from anywhere, and nothing is left behind."""
+"""A loop in a thread: any thread submits work, and nothing is left behind."""
 
 import asyncio
 import threading

@@ -131,7 +131,7 @@ def play(*steps: Step) -> list[tuple[bool, list[str], list[str]]]:
         pytest.param(
             [serve("v1alpha1"), stumble, serve("v1alpha1")],
             [(True, ["v1alpha1"], [])] * 3,
-            id="no answer later: the watch goes on",
+            id="no answer later: the watch continues",
         ),
     ],
 )

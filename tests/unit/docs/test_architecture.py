@@ -15,7 +15,7 @@ PACKAGES = "|".join(architecture.PACKAGES)
 
 def needs_tree() -> None:
     if not (ROOT / "scheduler").is_dir():
-        pytest.skip("the packages are installed elsewhere; this looks at the source tree")
+        pytest.skip("the packages are installed elsewhere; this test reads the source tree")
 
 
 def test_the_picture_is_the_import_graph() -> None:

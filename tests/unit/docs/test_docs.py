@@ -163,7 +163,7 @@ def test_a_manifest_is_admitted_and_its_warnings_are_on_the_page(
 ) -> None:
     group, _, version = obj["apiVersion"].rpartition("/")
     namespace = obj["metadata"].get("namespace", "")
-    asked = Review(
+    review = Review(
         uid="u",
         operation="CREATE",
         kind=obj["kind"],
@@ -175,9 +175,9 @@ def test_a_manifest_is_admitted_and_its_warnings_are_on_the_page(
     )
     home = a_namespace(namespace, tenant="research", tier="gold") if namespace else None
     facts = Facts(home, trust=guards.TrustedUsers(manages_tenants=True))  # as an administrator
-    got = decide.validate(asked, facts, library, now=NOW)
-    told = [line for line in got.warnings if f"Warning: {line}\n" not in TEXTS[block.page]]
-    assert (got.message, told) == ("", [])
+    got = decide.validate(review, facts, library, now=NOW)
+    undocumented = [line for line in got.warnings if f"Warning: {line}\n" not in TEXTS[block.page]]
+    assert (got.message, undocumented) == ("", [])
 
 
 # --- commands ---

@@ -14,7 +14,7 @@ SHORT = re.compile(r"^\| `([\w.]+)` \| (one [^|]+?) \|$", re.M)
 @pytest.fixture
 def page() -> str:
     if not (ROOT / "scheduler").is_dir():
-        pytest.skip("the packages are installed elsewhere; this looks at the source tree")
+        pytest.skip("the packages are installed elsewhere; this test reads the source tree")
     return (DOCS / "memory.md").read_text()
 
 

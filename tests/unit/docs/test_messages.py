@@ -64,7 +64,7 @@ GPU: Final = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com
 
 def a_review(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
     group, _, version = obj["apiVersion"].rpartition("/")
-    told = {
+    fields = {
         "uid": "u",
         "operation": operation,
         "kind": obj["kind"],
@@ -75,7 +75,7 @@ def a_review(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
         "object": obj,
         **more,
     }
-    return Review(**told)
+    return Review(**fields)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def stateful() -> Json:
 REFUSED: Final[dict[str, Json]] = {
     "gang-size of more pods than there will be": job(6),
     "gang-size of a number that is none": a_pod("train", labels=in_gang("train", "four")),
-    "gang-size that nobody says": a_pod("train", labels=in_gang("train", None)),
+    "gang-size that is missing": a_pod("train", labels=in_gang("train", None)),
     "gang-members-disagree": gang_of(4, 3),
     "gang-families": a_pod(
         "train",
@@ -317,8 +317,8 @@ def nearness() -> list[str]:
         a_node("n2", gpus=1, labels={clique: "b"}),
     ]
     snapshot = Snapshot.of(nodes)
-    asked_for = {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}
-    pods = a_gang(4, name="train", gpus=1, cpu="1m", annotations=asked_for)
+    required = {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}
+    pods = a_gang(4, name="train", gpus=1, cpu="1m", annotations=required)
     plan = planner.plan(units.units(pods)[0], snapshot)
     assert isinstance(plan, NoFit)
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
@@ -389,9 +389,9 @@ def test_what_why_answers_is_on_the_page() -> None:
     unit = units.Unit(units.key_of(pods[0]), tuple(pods))
     plan = planner.plan(unit, snapshot)
     assert isinstance(plan, NoFit)
-    look = UnitView(unit, QueueState.UNSCHEDULABLE, 3, 0.0, 0.0, plan)
+    view = UnitView(unit, QueueState.UNSCHEDULABLE, 3, 0.0, 0.0, plan)
     members = [(pod, "") for pod in pods]
-    found = response.answer(Inspection(pods[0], look), snapshot, Memo(), members=members, now=130.0)
+    found = response.answer(Inspection(pods[0], view), snapshot, Memo(), members=members, now=130.0)
     said = "\n".join(render.lines(found)).replace("ns/", "team-a/")
     assert f"$ kubenexus why pod/train-0 -n team-a\n{said}\n" in PAGE, said
 
@@ -429,6 +429,6 @@ def test_every_rule_of_the_code_has_its_paragraph() -> None:
     text = "\n".join(Path(str(module.__file__)).read_text() for module in sources)
     known = {name for row in RULE.findall(text) for name in row if name} | set(compiled.BUILT_IN)
     known -= {"fallback"}  # what classifies a pod, and refuses none
-    told = set(re.findall(r"^### `([a-z-]+)`", PAGE, re.M))
+    documented = set(re.findall(r"^### `([a-z-]+)`", PAGE, re.M))
     assert len(known) > 30
-    assert known - told == set()
+    assert known - documented == set()

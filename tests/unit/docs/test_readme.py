@@ -40,7 +40,7 @@ def test_its_policies_load(block: str, tmp_path: Path) -> None:
 def test_its_manifests_are_admitted(block: str) -> None:
     obj: dict[str, Any] = yaml.safe_load(block)
     group, _, version = obj["apiVersion"].rpartition("/")
-    asked = Review(
+    review = Review(
         uid="u",
         operation="CREATE",
         kind=obj["kind"],
@@ -51,7 +51,7 @@ def test_its_manifests_are_admitted(block: str) -> None:
         object=obj,
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    got = decide.validate(asked, Facts(a_namespace()), PolicySet(), now=now)
+    got = decide.validate(review, Facts(a_namespace()), PolicySet(), now=now)
     assert (got.allowed, got.message) == (True, "")
 
 

@@ -55,5 +55,5 @@ def test_every_reservation_text_is_on_the_page(text: str) -> None:
     assert text in " ".join(PAGE.read_text().split())
 
 
-def test_every_warning_is_looked_up() -> None:
+def test_every_warning_is_found() -> None:
     assert len(reservation_warnings()) == 7

@@ -40,7 +40,7 @@ def lasting(duration: str) -> dict[str, str]:
 
 
 async def a_gang_waits(bench: Bench) -> None:
-    """Two hosts of eight GPUs, of which twelve are in use, and a gang that wants all."""
+    """Two hosts of eight GPUs, of which twelve are in use, and a gang that requests all."""
     bench.now = START
     for number in range(2):
         bench.node(f"gpu-{number}", cpu="64", memory="512Gi", gpus=8)
@@ -147,7 +147,7 @@ def test_the_text_of_a_limit_is_on_the_page(
     assert text in FLAT, text
 
 
-def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
+def test_every_end_of_a_reservation_is_one_that_the_code_reports() -> None:
     _, _, rest = PAGE.partition("The Event `ReservationEnded` reports each end")
     table = rest.partition("\n\n###")[0]
     said = [text for row in re.findall(r"^\| (`.*`) \|", table, re.M) for text in row.split("`, `")]

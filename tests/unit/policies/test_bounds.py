@@ -19,7 +19,7 @@ def test_every_key_that_is_parsed_has_one_bound() -> None:
     assert sorted(listed) == sorted({*intent.KEYS, *JSON_KEYS})
 
 
-def test_the_bounds_are_those_that_users_are_told() -> None:
+def test_the_bounds_of_each_row() -> None:
     assert {row.name: (row.longest, row.largest) for row in bounds.ROWS} == {
         "duration": (32, 87_600 * 3600),
         "gang size": (9, 100_000),

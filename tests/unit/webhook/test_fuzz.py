@@ -60,9 +60,9 @@ def test_bytes_that_are_no_review_are_refused(target: Target, body: bytes, path:
 @settings(max_examples=100, deadline=None)
 @given(uid=st.text(min_size=1, max_size=50), path=st.sampled_from(webhook.PATHS))
 def test_the_uid_comes_back_as_it_was(target: Target, uid: str, path: str) -> None:
-    asked = json.loads(SEEDS[1])
-    asked["request"]["uid"] = uid
-    assert target.run(path, json.dumps(asked).encode()) == 200
+    review = json.loads(SEEDS[1])
+    review["request"]["uid"] = uid
+    assert target.run(path, json.dumps(review).encode()) == 200
 
 
 @pytest.mark.parametrize("path", webhook.PATHS)
@@ -117,7 +117,7 @@ def test_mutants_bring_long_texts_to_every_parser(
     pytest.fail("no long text reached the parser")
 
 
-ASKED = b'{"request": {"uid": "u"}}'
+REVIEW = b'{"request": {"uid": "u"}}'
 GOOD = {"uid": "u", "allowed": True}
 
 
@@ -143,9 +143,9 @@ GOOD = {"uid": "u", "allowed": True}
 )
 def test_the_target_sees_what_is_broken(response: dict[str, object]) -> None:
     answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-    check(ASKED, answer | {"response": GOOD})
+    check(REVIEW, answer | {"response": GOOD})
     with pytest.raises(Broken):
-        check(ASKED, answer | {"response": response})
+        check(REVIEW, answer | {"response": response})
 
 
 def test_the_driver_reports_how_many_inputs_it_ran(
@@ -156,7 +156,7 @@ def test_the_driver_reports_how_many_inputs_it_ran(
     assert json.loads(file.read_text())["inputs"] == 25
     said = capsys.readouterr().out
     assert "seed 1\n25 inputs in " in said
-    assert "no promise broken, slowest answer " in said
+    assert "no contract violated, slowest answer " in said
 
 
 def test_without_atheris_the_message_says_what_to_do(
@@ -196,7 +196,7 @@ def test_a_page_without_markers_is_refused() -> None:
 
 
 def test_the_target_sees_a_decision_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    """End to end: the text of the webhook's own denial is the one that the target looks for."""
+    """End to end: the text of the webhook's own denial is the one that the target searches for."""
 
     def broken(*arguments: object, **options: object) -> None:
         raise RuntimeError("a bug")

@@ -79,7 +79,7 @@ WtlhCs18LQ7rbdECIAUDCXXxHF7tlmY5uldw5PzukxRP4Q91+1UgH4ysKyxn
         pytest.param(False, False, False, False, None, id="nothing at all"),
     ],
 )
-def test_where_the_cluster_is_looked_for(
+def test_where_the_cluster_is_searched(
     tmp_path: Path, argument: bool, listed: bool, in_pod: bool, home: bool, want: str | None
 ) -> None:
     env = {"HOME": str(tmp_path)}
@@ -282,11 +282,11 @@ def test_a_token_file_that_never_was_readable(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_breaks_later_is_worth_another_try() -> None:
-    def ask() -> str | None:
+    def token() -> str | None:
         raise RuntimeError("no network")
 
     with pytest.raises(Retry, match="credential plugin: no network"):
-        asyncio.run(PluginToken(ask).current())
+        asyncio.run(PluginToken(token).current())
 
 
 @pytest.mark.parametrize(

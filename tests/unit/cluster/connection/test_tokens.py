@@ -59,12 +59,12 @@ def test_unauthorised(tokens: list[str], script: list[Answer], want: tuple[str, 
                 outcome = str((await client.get(resources.PODS, "p", namespace="ns"))["kind"])
             except KubeError as error:
                 outcome = str(error)
-            return outcome, [asked.headers["authorization"] for asked in server.requests]
+            return outcome, [request.headers["authorization"] for request in server.requests]
 
     assert asyncio.run(main()) == want
 
 
-def test_a_watch_that_is_unauthorised_asks_for_a_newer_token() -> None:
+def test_a_watch_that_is_unauthorised_requests_a_newer_token() -> None:
     async def main() -> list[str]:
         source = Rotated(["old", "new"])
         async with (

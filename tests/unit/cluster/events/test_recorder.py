@@ -25,7 +25,7 @@ def a_report(note: str = "does not fit", about: Ref = POD) -> EventReport:
 
 
 def by_number(count: int) -> list[EventReport]:
-    """As many reports as asked for, each about a pod of its own."""
+    """`count` reports, each about a pod of its own."""
     return [a_report(about=Ref("Pod", f"p{n}", "ns")) for n in range(count)]
 
 
@@ -354,7 +354,7 @@ def test_the_memory_of_series_is_bounded_and_what_it_forgets_is_counted() -> Non
 
 
 def test_recorders_that_share_write_one_event() -> None:
-    """Two that tell the same choose one name; the second finds it taken and is content."""
+    """Two recorders of one report choose the same name; the second finds it taken and stops."""
 
     async def main() -> tuple[list[str], list[int]]:
         server = Server()

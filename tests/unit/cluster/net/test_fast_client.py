@@ -12,7 +12,7 @@ from cluster.net.response_parser import Response
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-ASK = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 
 
 class Server:
@@ -23,7 +23,7 @@ class Server:
         self.let = asyncio.Event()
         self.let.set()
         self.writers: list[asyncio.StreamWriter] = []
-        self.asked = asyncio.Condition()
+        self.arrived = asyncio.Condition()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -31,17 +31,17 @@ class Server:
         try:
             while True:
                 await reader.readuntil(b"\r\n\r\n")
-                async with self.asked:
+                async with self.arrived:
                     self.requests += 1
-                    self.asked.notify_all()
+                    self.arrived.notify_all()
                 await self.let.wait()
                 writer.write(self.answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
     async def seen(self, requests: int) -> None:
-        async with self.asked:
-            await self.asked.wait_for(lambda: self.requests >= requests)
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: self.requests >= requests)
 
 
 def run(scene: Callable[[FastClient, Server], Awaitable[Any]], **options: Any) -> Any:
@@ -73,7 +73,7 @@ def run(scene: Callable[[FastClient, Server], Awaitable[Any]], **options: Any) -
 
 def test_one_call_after_the_other_shares_a_connection() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
-        answers = [await wire.call(ASK, timeout=30) for _ in range(3)]
+        answers = [await wire.call(REQUEST, timeout=30) for _ in range(3)]
         return answers, server.connections
 
     assert run(scene) == ([Response(200, b"ok")] * 3, 1)
@@ -82,7 +82,7 @@ def test_one_call_after_the_other_shares_a_connection() -> None:
 def test_calls_beyond_the_limit_wait_for_a_connection() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
-        calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(5)]
+        calls = [asyncio.create_task(wire.call(REQUEST, timeout=30)) for _ in range(5)]
         await server.seen(2)
         under_way = server.requests
         server.let.set()
@@ -95,7 +95,7 @@ def test_calls_beyond_the_limit_wait_for_a_connection() -> None:
 def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         for _ in range(3):
-            await wire.call(ASK, timeout=30)
+            await wire.call(REQUEST, timeout=30)
         return server.connections
 
     closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -104,22 +104,22 @@ def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
 
 def test_an_idle_connection_that_was_closed_is_replaced() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
-        await wire.call(ASK, timeout=30)
+        await wire.call(REQUEST, timeout=30)
         (line,) = wire.connections
         server.writers[0].close()
         await line.gone
-        return await wire.call(ASK, timeout=30), server.connections
+        return await wire.call(REQUEST, timeout=30), server.connections
 
     assert run(scene) == (Response(200, b"ok"), 2)
 
 
 def test_bytes_outside_a_response_end_the_connection() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
-        await wire.call(ASK, timeout=30)
+        await wire.call(REQUEST, timeout=30)
         (line,) = wire.connections
         server.writers[0].write(b"HTTP/1.1 408 Too Late\r\nContent-Length: 0\r\n\r\n")
         await line.gone
-        return await wire.call(ASK, timeout=30), server.connections
+        return await wire.call(REQUEST, timeout=30), server.connections
 
     assert run(scene) == (Response(200, b"ok"), 2)
 
@@ -127,9 +127,9 @@ def test_bytes_outside_a_response_end_the_connection() -> None:
 def test_a_waiting_request_gets_a_new_connection_when_one_is_lost() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
-        first = asyncio.create_task(wire.call(ASK, timeout=30))
+        first = asyncio.create_task(wire.call(REQUEST, timeout=30))
         await server.seen(1)
-        second = asyncio.create_task(wire.call(ASK, timeout=30))
+        second = asyncio.create_task(wire.call(REQUEST, timeout=30))
         server.writers[0].close()
         with pytest.raises(ConnectionError, match="without an answer"):
             await first
@@ -142,13 +142,13 @@ def test_a_waiting_request_gets_a_new_connection_when_one_is_lost() -> None:
 def test_a_call_that_is_given_up_leaves_no_answer_behind_for_the_next() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
-        late = asyncio.create_task(wire.call(ASK, timeout=30))
+        late = asyncio.create_task(wire.call(REQUEST, timeout=30))
         await server.seen(1)
         late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await late
         server.let.set()
-        return await wire.call(ASK, timeout=30), server.connections
+        return await wire.call(REQUEST, timeout=30), server.connections
 
     assert run(scene, limit=1) == (Response(200, b"ok"), 2)
 
@@ -156,7 +156,7 @@ def test_a_call_that_is_given_up_leaves_no_answer_behind_for_the_next() -> None:
 def test_a_waiting_call_that_is_given_up_passes_its_turn_on() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
-        calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(3)]
+        calls = [asyncio.create_task(wire.call(REQUEST, timeout=30)) for _ in range(3)]
         await server.seen(1)
         calls[1].cancel()
         server.let.set()
@@ -169,7 +169,7 @@ def test_a_waiting_call_that_is_given_up_passes_its_turn_on() -> None:
 def test_a_turn_that_comes_in_the_instant_of_giving_up_is_passed_on() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         async def first() -> Response:
-            answer = await wire.call(ASK, timeout=30)
+            answer = await wire.call(REQUEST, timeout=30)
             # The connection is handed to the second call by now, which has not run since.
             second.cancel()
             return answer
@@ -177,7 +177,7 @@ def test_a_turn_that_comes_in_the_instant_of_giving_up_is_passed_on() -> None:
         server.let.clear()
         calls = [asyncio.create_task(first())]
         await server.seen(1)
-        second, third = (asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(2))
+        second, third = (asyncio.create_task(wire.call(REQUEST, timeout=30)) for _ in range(2))
         await asyncio.sleep(0)
         server.let.set()
         got = await asyncio.gather(*calls, second, third, return_exceptions=True)
@@ -189,7 +189,7 @@ def test_a_turn_that_comes_in_the_instant_of_giving_up_is_passed_on() -> None:
 def test_out_of_time() -> None:
     async def scene(wire: FastClient, server: Server) -> None:
         server.let.clear()
-        await wire.call(ASK, timeout=0.01)
+        await wire.call(REQUEST, timeout=0.01)
 
     with pytest.raises(TimeoutError):
         run(scene)
@@ -199,7 +199,7 @@ def test_a_connection_that_is_idle_for_long_is_closed() -> None:
     time = [0.0]
 
     async def scene(wire: FastClient, server: Server) -> Any:
-        await wire.call(ASK, timeout=30)
+        await wire.call(REQUEST, timeout=30)
         (line,) = wire.connections
         time[0] = IDLE_SECONDS - 1
         wire.drop_unused()
@@ -215,7 +215,7 @@ def test_a_connection_that_is_idle_for_long_is_closed() -> None:
 def test_calls_under_way_end_when_the_client_closes() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
-        calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(2)]
+        calls = [asyncio.create_task(wire.call(REQUEST, timeout=30)) for _ in range(2)]
         await server.seen(1)
         await wire.close()
         got = await asyncio.gather(*calls, return_exceptions=True)

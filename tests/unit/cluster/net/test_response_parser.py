@@ -15,7 +15,7 @@ ANSWERS = [
     pytest.param(CHUNKS, Response(200, b"body"), True, id="chunks"),
     pytest.param(TRAILER, Response(200, b"body"), True, id="chunks with a trailer"),
     pytest.param(INTERIM, Response(201, b"body"), True, id="after interim answers"),
-    pytest.param(LATER, Response(429, b"", "2"), True, id="told when to come again"),
+    pytest.param(LATER, Response(429, b"", "2"), True, id="the answer says when to retry"),
     pytest.param(b"HTTP/1.1 204 None\r\n\r\n", Response(204, b""), True, id="no body at all"),
     pytest.param(
         LENGTH.replace(b"Date: x", b"Connection: CLOSE"),

@@ -54,7 +54,7 @@ def bind(
         pytest.param(
             [failure(401), reply(201)],
             ("bound", ["Bearer old", "Bearer new"]),
-            id="asks for a newer one when it is refused",
+            id="requests a newer one when it is refused",
         ),
         pytest.param(
             [failure(401), failure(401)],
@@ -65,12 +65,12 @@ def bind(
 )
 def test_the_token_of_a_write(script: list[Answer], want: tuple[str, list[str]]) -> None:
     outcome, requests, _ = bind(script, tokens=Renewed())
-    assert (outcome, [asked.headers["authorization"] for asked in requests]) == want
+    assert (outcome, [request.headers["authorization"] for request in requests]) == want
 
 
 def test_a_write_without_a_token_names_none() -> None:
-    _, (asked,), _ = bind([reply(201)])
-    assert "authorization" not in asked.headers
+    _, (request,), _ = bind([reply(201)])
+    assert "authorization" not in request.headers
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_write_without_a_token_names_none() -> None:
             [failure(429, Retry_After="2"), reply(201)],
             5.0,
             ("bound", [2.0]),
-            id="waits as long as it was told",
+            id="waits as long as Retry-After says",
         ),
         pytest.param([failure(429, Retry_After="2")], 0.0, ("Retry 429", []), id="no patience"),
     ],

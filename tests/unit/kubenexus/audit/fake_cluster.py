@@ -48,7 +48,7 @@ class FakeCluster:
     restarts: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
     broken: dict[str, KubeError] = field(default_factory=dict)  # plural or path -> what is raised
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     kueue: bool = False
     """Whether Kueue is installed."""
 
@@ -101,6 +101,6 @@ class FakeCluster:
             yield Page(items, "1", first=number == 0)
 
     def _note(self, what: str) -> None:
-        self.asked.append(what)
+        self.requests.append(what)
         if what in self.broken:
             raise self.broken[what]

@@ -30,8 +30,8 @@ NONE = PolicySet()
 
 def admitted(pod: Json, policies: PolicySet = NONE) -> Json:
     """The pod as admission would have stored it."""
-    asked = validate.review(pod, discovery_of("Pod"))
-    return patch.apply(pod, decide.mutate(asked, Facts(HOME), policies, now=NOW).patch)
+    review = validate.review(pod, discovery_of("Pod"))
+    return patch.apply(pod, decide.mutate(review, Facts(HOME), policies, now=NOW).patch)
 
 
 def discovery_of(kind: str) -> Any:
@@ -124,7 +124,9 @@ def test_kinds_that_policies_name_are_audited_too(named: list[str], want: list[s
             id="a kubelet's own pod never passes admission",
         ),
         pytest.param(a_pod("bad", namespace="kube-system"), [], id="an excluded namespace"),
-        pytest.param(a_pod("bad", namespace="going"), [], id="a namespace that went meanwhile"),
+        pytest.param(
+            a_pod("bad", namespace="going"), [], id="a namespace that was deleted meanwhile"
+        ),
     ],
 )
 def test_violations_of_a_pod(obj: Json, want: list[str]) -> None:
@@ -157,7 +159,7 @@ def test_a_gang_sized_by_its_controller_passes_and_the_controller_is_read_once()
     ]
     cluster = FakeCluster({"namespaces": [HOME], "pods": pods, "jobs": [job]})
     assert scanned(cluster)[0] == []
-    assert cluster.asked.count("get jobs train") == 1
+    assert cluster.requests.count("get jobs train") == 1
     job["metadata"]["uid"] = "another Job of the same name"
     assert len(scanned(cluster)[0]) == 3
 
@@ -185,7 +187,7 @@ def test_a_namespace_that_came_meanwhile_is_read_once() -> None:
     pods = [a_pod("bad"), a_pod("odd")]
     cluster = FakeCluster({"namespaces": [HOME], "pods": pods}, late=frozenset({"team-a"}))
     assert [row.split()[-1] for row in scanned(cluster, rules())[0]] == ["t/hard", "t/soft"]
-    assert cluster.asked.count("get namespaces team-a") == 1
+    assert cluster.requests.count("get namespaces team-a") == 1
 
 
 @pytest.mark.parametrize("where", ["pods", "/apis", "/apis/batch/v1", "namespaces"])
@@ -390,7 +392,7 @@ def test_no_controller_is_read_where_there_are_no_queues(kueue: bool) -> None:
     objects = {"namespaces": [HOME], "pods": [a_pod_of(job, "bronze")], "jobs": [job]}
     cluster = FakeCluster(objects | {"localqueues": [elsewhere]}, kueue=kueue)
     rows, _ = scanned(cluster)
-    assert (rows, [row for row in cluster.asked if row.startswith("get")]) == (
+    assert (rows, [row for row in cluster.requests if row.startswith("get")]) == (
         ["team-a job.batch/j Warn kubenexus/queue"],
         [],
     )

@@ -1,4 +1,4 @@
-"""What the control plane is told: rights, command lines, stages, and where programs come from."""
+"""Configuration of the control plane: rights, command lines, stages, and sources of programs."""
 
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,9 @@ def test_the_webhook_writes_events_the_status_of_policies_and_its_own_registrati
     writes = {
         resource for _, resource, verb in _grants(vocabulary.WEBHOOK_NAME) if verb not in rbac.READ
     }
-    asks = {"subjectaccessreviews"}  # created to ask a question; nothing is stored
+    queries = {"subjectaccessreviews"}  # a query in the form of a create; nothing is stored
     own = "validatingwebhookconfigurations"
-    assert writes - asks == {"events", "platformpolicies/status", "tenantpolicies/status", own}
+    assert writes - queries == {"events", "platformpolicies/status", "tenantpolicies/status", own}
     [grant] = [rule for rule in rbac.WEBHOOK_RULES if own in rule["resources"]]
     assert grant["resourceNames"] == [vocabulary.WEBHOOK_NAME]
 

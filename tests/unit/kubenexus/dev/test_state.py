@@ -72,7 +72,7 @@ def test_an_id_that_was_given_out_again_is_no_match() -> None:
     assert found == [True, False]
 
 
-def test_a_process_that_ended_and_was_not_asked_for_its_exit_code_does_not_live() -> None:
+def test_a_process_that_ended_and_was_not_reaped_does_not_live() -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1) as it:
         process = Process("x", it.pid, state.start_time(it.pid))
         before = state.lives(process)

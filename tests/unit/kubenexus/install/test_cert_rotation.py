@@ -14,7 +14,7 @@ YEAR = timedelta(days=365)
 
 
 def stored_certificates(*at: timedelta) -> StoredCertificates:
-    """What is stored after looking at each of these times."""
+    """What is stored after a rotation at each of these times."""
     found = None
     for when in (timedelta(0), *at):
         found = cert_rotation.rotate(found, names=NAMES, now=START + when)
@@ -72,7 +72,7 @@ def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
     first = cert_rotation.rotate(stored_certificates(), names=NAMES, now=START + due - DAY)
     second = cert_rotation.rotate(first, names=NAMES, now=START + due + DAY)
     third = cert_rotation.rotate(second, names=NAMES, now=START + due + 2 * DAY)
-    # A client trusts the bundle of the look before until it hears of the newest.
+    # A client trusts the bundle of the previous rotation until it receives the newest.
     assert {
         "the new authority stands beside the old": second.bundle
         == second.authority.certificate + first.bundle,

@@ -56,17 +56,17 @@ def test_rules_that_are_no_webhooks_to_add_are_as_the_release_has_them() -> None
 def test_waiting_ends_when_there_is_no_objection() -> None:
     said = iter(["not yet", "still not", ""])
 
-    async def ask() -> str:
+    async def objection() -> str:
         return next(said)
 
-    asyncio.run(register.until(ask, failure="it did not come", seconds=60, every=0))
+    asyncio.run(register.until(objection, failure="it did not come", seconds=60, every=0))
     assert list(said) == []
 
 
 def test_a_timeout_has_the_last_objection() -> None:
-    async def ask() -> str:
+    async def objection() -> str:
         return "503 no policies yet"
 
     with pytest.raises(register.NotInTime) as caught:
-        asyncio.run(register.until(ask, failure="it did not come", seconds=0.05, every=0.01))
+        asyncio.run(register.until(objection, failure="it did not come", seconds=0.05, every=0.01))
     assert str(caught.value) == "it did not come within 0.05 s: 503 no policies yet"

@@ -69,7 +69,7 @@ def test_the_scheduler_reads_the_same_host(source: str, tmp_path: Path) -> None:
     )
 
 
-def test_everything_that_the_kernel_tells_arrives() -> None:
+def test_everything_that_the_kernel_reports_arrives() -> None:
     host = Host(
         (
             Numa(0, (0, 1), 4 * 2**30, (10, 12), 300, (("hugepages-2Mi", 2**30),)),
@@ -119,7 +119,7 @@ def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> d
                     }
                 }
             },
-            id="what differs is written, what is stale goes, what others wrote stays",
+            id="what differs is written, what is stale is removed, what others wrote stays",
         ),
         pytest.param(
             {"metadata": {}},

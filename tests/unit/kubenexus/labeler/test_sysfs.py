@@ -44,7 +44,7 @@ def eight_numa() -> dict[str, Any]:
                     Numa(1, (2, 3, 6, 7), 200 * KIB, (21, 10), 131072),
                 )
             ),
-            id="two NUMA nodes, whose firmware tells their bandwidth",
+            id="two NUMA nodes, whose firmware reports their bandwidth",
         ),
         pytest.param(
             {"cpus": ["0", "1", "2", "3"], "memory": [1, 1, 1, 1]},

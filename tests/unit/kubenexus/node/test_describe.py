@@ -208,7 +208,7 @@ Sources
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(WHOLE, WHOLE_TEXT, id="everything that can be told"),
+        pytest.param(WHOLE, WHOLE_TEXT, id="every fact that can be reported"),
         pytest.param(NodeObjects(a_node()), BARE_TEXT, id="nothing is known, and what to do"),
         pytest.param(
             NodeObjects(

@@ -16,7 +16,7 @@ AFTER = BenchReport("e 2", 10, Cost(1.0, 3.0, 12000.0), {"a": Cost(6.0, 7.0, 8.0
 
 
 def test_quantiles_are_those_of_the_times_measured() -> None:
-    # The clock is asked before and after each request: request n takes n microseconds.
+    # The bench reads the clock before and after each request: request n takes n microseconds.
     ticks = itertools.chain.from_iterable((0, n * 1000) for n in itertools.cycle(range(1, 101)))
     report = bench.run(
         [AdmissionRequest.of(bench.SAMPLE, namespace={"metadata": {"name": "team"}})],

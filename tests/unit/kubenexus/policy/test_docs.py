@@ -44,5 +44,5 @@ def test_the_policy_of_the_guide_can_be_exported() -> None:
 
 def test_every_command_is_in_the_guide() -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}  # fmt: skip
-    told = set(re.findall(r"kubenexus policy (\w+)", GUIDE.read_text()))
-    assert told == known
+    documented = set(re.findall(r"kubenexus policy (\w+)", GUIDE.read_text()))
+    assert documented == known

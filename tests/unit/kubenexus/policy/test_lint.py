@@ -88,7 +88,7 @@ def test_json_has_the_content_of_the_text(tmp_path: Path) -> None:
     assert lint.as_text(report).endswith("1 file, 1 policy, 0 tests: 1 problem.")
 
 
-def test_nothing_to_look_at_is_a_bad_command(tmp_path: Path) -> None:
+def test_nothing_to_inspect_is_a_bad_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no YAML file"):
         lint.lint([tmp_path], compiler=COMPILER)
     with pytest.raises(UsageError, match="no such file or folder"):

@@ -75,7 +75,7 @@ def a_lws(*, leader: bool, replicas: int = 2) -> dict[str, Any]:
                 "kubeflow.org/v1",
             ),
             ["w-master-0", "w-worker-0", "w-worker-1"],
-            id="several templates are told apart by role",
+            id="several templates are distinguished by role",
         ),
         pytest.param(
             a_workload(

@@ -42,7 +42,7 @@ def test_a_document_without_markers_is_refused() -> None:
         cel_table.replaced("nothing here", "new")
 
 
-def test_the_published_table_reaches_what_is_promised() -> None:
+def test_the_published_table_reaches_the_required_share() -> None:
     text = DOCUMENT.read_text("utf-8")
     line = next(line for line in text.splitlines() if line.startswith("| all |"))
     _, _, vectors, first, _, _ = (cell.strip(" *") for cell in line.split("|"))

@@ -321,7 +321,7 @@ TOO_LARGE = (
 def test_pods_larger_than_any_numa_node(
     cpu: str, wrap: Callable[[Json], Json], want: list[str]
 ) -> None:
-    wish = {vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"}
-    obj = wrap(a_pod(annotations=wish, containers=[a_container(cpu=cpu)]))
+    required = {vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"}
+    obj = wrap(a_pod(annotations=required, containers=[a_container(cpu=cpu)]))
     got = gang.check(members_of(obj), numa_sizes=[Size(32000, 2**40)])
     assert (got.problems, list(got.warnings)) == ((), want)

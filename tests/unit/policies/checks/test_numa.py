@@ -92,7 +92,7 @@ FIRST = {vocabulary.gpu_numa_labels(gpu)[0]: "0" for gpu in range(2)}
 @pytest.mark.parametrize(
     ("node", "want"),
     [
-        pytest.param(a_node({}), set(), id="a node that tells nothing"),
+        pytest.param(a_node({}), set(), id="a node without NUMA data"),
         pytest.param({}, set(), id="no node at all"),
         pytest.param(a_node(TWO), {Size(4000, GI), Size(2000, 2 * GI)}, id="two sizes"),
         pytest.param(
@@ -137,12 +137,12 @@ NOTHING: frozenset[Size] = frozenset()
         pytest.param(
             [(NOTHING, {SMALL}), (NOTHING, {WIDE}), ({WIDE}, NOTHING)],
             (SMALL,),
-            id="the largest goes",
+            id="the largest is removed",
         ),
         pytest.param(
             [(NOTHING, {WIDE}), (NOTHING, {WIDE}), ({WIDE}, NOTHING)],
             (WIDE,),
-            id="one of two equals goes",
+            id="one of two equals is removed",
         ),
         pytest.param(
             [(NOTHING, {WIDE, SMALL}), ({WIDE, SMALL}, {DEEP, SMALL})],
@@ -150,7 +150,7 @@ NOTHING: frozenset[Size] = frozenset()
             id="a node changes",
         ),
         pytest.param([(NOTHING, {WIDE}), ({WIDE}, {WIDE})], (WIDE,), id="a node stays as it is"),
-        pytest.param([(NOTHING, {WIDE}), ({WIDE}, NOTHING)], (), id="the last node goes"),
+        pytest.param([(NOTHING, {WIDE}), ({WIDE}, NOTHING)], (), id="the last node is removed"),
     ],
 )
 def test_what_is_known_follows_the_nodes(

@@ -28,7 +28,7 @@ TABLES = PolicyTables(
 
 
 def pod(gpus: int = 1, cpu: str = "1", **labels: str) -> dict[str, Any]:
-    asked = {"cpu": cpu, GPU: str(gpus)}
+    amounts = {"cpu": cpu, GPU: str(gpus)}
     return {
         "metadata": {
             "name": "p",
@@ -37,7 +37,9 @@ def pod(gpus: int = 1, cpu: str = "1", **labels: str) -> dict[str, Any]:
                 for key, value in labels.items()
             },
         },
-        "spec": {"containers": [{"name": "c", "resources": {"requests": asked, "limits": asked}}]},
+        "spec": {
+            "containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
+        },
     }
 
 

@@ -107,7 +107,7 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
             [],
             id="one for a pod group, and one that cannot be read",
         ),
-        pytest.param(reservation(tenant=""), [], [], id="a faulty one is told about elsewhere"),
+        pytest.param(reservation(tenant=""), [], [], id="another check reports a faulty one"),
     ],
 )
 def test_warnings(obj: Json, others: list[Json], want: list[str]) -> None:

@@ -133,7 +133,7 @@ def document_faults(tmp_path: Path, text: str) -> list[str]:
         pytest.param(
             "  quota: {guaranteed: {cpu: 10}, max: {cpu: 9500m}}\n",
             ["a.yaml:6:10: spec.quota: guaranteed cpu 10 is above max 9500m"],
-            id="a promise above the largest amount",
+            id="a guarantee above the maximum",
         ),
         pytest.param(
             "  exceptions:\n  - {name: e, when: 'true', until: 2027-01-31, reason: x}\n",

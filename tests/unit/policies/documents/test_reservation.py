@@ -38,7 +38,7 @@ GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "p
         pytest.param(
             {"nodes": ["n"], "until": UNTIL},
             ["spec: no tenant is named; name the tenant whose pods may use the capacity"],
-            id="nobody",
+            id="no tenant",
         ),
         pytest.param(
             {**TENANT, "count": 2, "nodes": ["n"]},

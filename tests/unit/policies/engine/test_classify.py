@@ -97,8 +97,12 @@ def test_hardware_beyond_the_tier_is_ignored_in_rules_and_denied_to_users() -> N
     where = a_namespace(tenant="a", tier="tin")
     pod = a_pod(labels={"hardware.kubenexus.io/tier": "premium"})
     ruled = evaluated(*documents, namespace=where)
-    asked = evaluated(*documents, namespace=where, obj=pod)
-    assert (ruled.hardware_tier, [row.dropped_by for row in ruled.conflicts], asked.failures) == (
+    requested = evaluated(*documents, namespace=where, obj=pod)
+    assert (
+        ruled.hardware_tier,
+        [row.dropped_by for row in ruled.conflicts],
+        requested.failures,
+    ) == (
         "economy",
         ["t/classify.hardwareTier[0]"],
         (

@@ -103,7 +103,7 @@ def test_a_fault_in_an_expression_has_its_own_place(
 
 
 class Counting:
-    """An engine that counts what it is asked to compile."""
+    """An engine that counts what it compiles."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.name, self.version = engine, engine.name, engine.version

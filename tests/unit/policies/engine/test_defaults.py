@@ -160,9 +160,13 @@ def sets(value: str, *, when: str | None = None, override: bool = False) -> Json
 @pytest.mark.parametrize(
     ("cluster", "tenant", "label", "want"),
     [
-        pytest.param([sets("1")], [sets("2")], None, ("1", 1), id="the cluster goes first"),
+        pytest.param(
+            [sets("1")], [sets("2")], None, ("1", 1), id="the platform policy takes precedence"
+        ),
         pytest.param([sets("1")], [sets("1")], None, ("1", 0), id="the same value is no conflict"),
-        pytest.param([sets("1")], [sets("2")], "mine", ("mine", 0), id="the user goes before both"),
+        pytest.param(
+            [sets("1")], [sets("2")], "mine", ("mine", 0), id="the user takes precedence over both"
+        ),
         pytest.param(
             [sets("1")], [sets("2", override=True)], None, ("1", 1), id="even before an override"
         ),

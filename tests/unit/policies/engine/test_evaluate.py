@@ -36,7 +36,9 @@ def conditions(*expressions: str) -> list[Json]:
         pytest.param((ERROR, FALSE), "Fail", "passed by", id="false beats an error before it"),
         pytest.param((FALSE, ERROR), "Fail", "passed by", id="false beats an error after it"),
         pytest.param((TRUE, ERROR), "Fail", "failed", id="an error fails closed"),
-        pytest.param((TRUE, ERROR), "Ignore", "skipped", id="an error is ignored where asked"),
+        pytest.param(
+            (TRUE, ERROR), "Ignore", "skipped", id="an error is ignored where the policy says so"
+        ),
     ],
 )
 def test_match_conditions(expressions: tuple[str, ...], policy: str, want: str) -> None:
@@ -360,7 +362,7 @@ def test_an_unknown_namespace_is_a_denial_and_no_mismatch() -> None:
     )
 
 
-def test_audit_tells_what_no_answer_shows() -> None:
+def test_audit_reports_what_no_answer_shows() -> None:
     found = evaluated(
         a_tenant_policy(
             "t",

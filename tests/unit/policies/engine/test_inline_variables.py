@@ -19,7 +19,7 @@ KNOWN = {"labels": "object.metadata.labels", "app": "'x'"}
         pytest.param(
             "'variables.app' == variables.app",
             "'variables.app' == ('x'\n)",
-            id="a text that looks like one",
+            id="a text in the form of one",
         ),
         pytest.param(
             "\"it's variables.app\" == variables.app // isn't variables.app\n",

@@ -38,7 +38,7 @@ VARIABLES = [
 
 
 def apart(policies: PolicySet) -> PolicySet:
-    """The same policies, every expression asked by itself."""
+    """The same policies, every expression evaluated by itself."""
     return PolicySet.of(
         [
             replace(one, all_pass=NOT_JOINED, first_type=NOT_JOINED, first_tier=NOT_JOINED)

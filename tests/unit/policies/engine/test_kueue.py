@@ -137,7 +137,7 @@ def a_cron_job(job_labels: Json, pod: Json) -> Json:
         pytest.param(
             labelled(a_job(pod=a_pod(labels={NAME: "other"})), "gpu"),
             "gpu",
-            id="a workload's goes before its pods'",
+            id="a workload's takes precedence over its pods'",
         ),
         pytest.param(a_cron_job({NAME: "gpu"}, a_pod()), "gpu", id="that of a CronJob's Jobs"),
         pytest.param({"kind": "Pod", "metadata": {"labels": {NAME: 3}}}, "", id="no text"),

@@ -282,7 +282,9 @@ spec:
 @pytest.mark.parametrize(
     ("part", "want"),
     [
-        pytest.param("params: {}", ["8:41", "9:45"], id="a detail and an expression, both told"),
+        pytest.param(
+            "params: {}", ["8:41", "9:45"], id="a detail and an expression, both reported"
+        ),
         pytest.param(
             "varables: []", ["6:13", "9:45"], id="what rests on a lost part is not blamed"
         ),

@@ -182,8 +182,8 @@ def test_faults_of_a_test_and_of_its_policies_are_reported(tmp_path: Path) -> No
     write(tmp_path / "b.yaml", missing)
     (tmp_path / "c.yaml").write_text("x: [")
     results = runner.run([tmp_path], policies=[], compiler=a_compiler()).tests
-    told = [str(fault).replace(f"{tmp_path}/", "") for row in results for fault in row.faults]
+    faults = [str(fault).replace(f"{tmp_path}/", "") for row in results for fault in row.faults]
     assert [row.passed for row in results] == [False, False, False]
-    assert told[0].endswith("expect: nothing is expected; want at least a verdict")
-    assert told[1] == "nowhere.yaml: no such file; check the path"
-    assert told[2].startswith("c.yaml:2:1: not YAML")
+    assert faults[0].endswith("expect: nothing is expected; want at least a verdict")
+    assert faults[1] == "nowhere.yaml: no such file; check the path"
+    assert faults[2].startswith("c.yaml:2:1: not YAML")

@@ -93,17 +93,17 @@ def test_a_request_is_matched_only_with_policies_of_its_labels() -> None:
         *(a_tenant_policy(f"t-{number}", tenant=f"n{number}") for number in range(50)),
         a_platform_policy("c"),
     )
-    asked: list[str] = []
+    compared: list[str] = []
     real = label_selectors.matches
 
     def counting(selector: Selector, labels: label_selectors.Labels) -> bool:
-        asked.append(next(iter(selector.match_labels.values())))
+        compared.append(next(iter(selector.match_labels.values())))
         return real(selector, labels)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_selectors, "matches", counting)
         crowd.for_namespace("x", {"tenant.kubenexus.io/name": "n7"})
-    assert asked == ["n7"]
+    assert compared == ["n7"]
 
 
 def test_tables_are_those_of_all_platform_policies() -> None:

@@ -10,16 +10,16 @@ from tests.policy_builders import a_platform_policy, loaded
 
 @dataclass
 class Program:
-    """A program whose value is given, and which counts how often it was asked."""
+    """A program whose value is given, and which records its evaluations."""
 
     answer: object
     source: str = "x"
     references: frozenset[str] = frozenset()
     result_type: str = "dyn"
-    asked: list[object] = field(default_factory=list)
+    activations: list[object] = field(default_factory=list)
 
     def evaluate(self, activation: Activation) -> object:
-        self.asked.append(dict(activation.values))
+        self.activations.append(dict(activation.values))
         if isinstance(self.answer, EvaluationError):
             raise self.answer
         return self.answer
@@ -37,7 +37,7 @@ def a_policy(**variables: Compiled) -> CompiledPolicy:
     "answer",
     [pytest.param(5, id="a value"), pytest.param(EvaluationError("other", "no"), id="none")],
 )
-def test_a_variable_is_evaluated_once_whatever_comes_of_it(answer: object) -> None:
+def test_a_variable_is_evaluated_once_with_a_value_and_with_an_error(answer: object) -> None:
     inner, outer, rule = Program(answer), Program(6), Program(True)
     runner = Runner({"object": 1})
     runner.enter(
@@ -47,7 +47,7 @@ def test_a_variable_is_evaluated_once_whatever_comes_of_it(answer: object) -> No
         runner.is_true(Compiled("rule", rule, ("outer",)))
         runner.is_true(Compiled("rule", rule, ("inner",)))
     known = {"variables.inner": 5} if answer == 5 else {}
-    assert (len(inner.asked), outer.asked, rule.asked[-1]) == (
+    assert (len(inner.activations), outer.activations, rule.activations[-1]) == (
         1,
         [{"object": 1, **known}],
         {"object": 1, **known, "variables.outer": 6},
@@ -62,7 +62,7 @@ def test_a_fact_that_changes_makes_variables_be_evaluated_anew() -> None:
     runner.is_true(rule)
     runner.bind("workload", 2)
     runner.is_true(rule)
-    assert variable.asked == [{"workload": 1}, {"workload": 2}]
+    assert variable.activations == [{"workload": 1}, {"workload": 2}]
 
 
 @pytest.mark.parametrize("value", ["true", 1, None, [], [True]])
@@ -91,7 +91,7 @@ def test_what_reads_no_variable_is_run_on_the_facts_as_they_came() -> None:
     runner.bind("workload", 2)
     runner.is_true(Compiled("changed", changed))
     runner.is_true(Compiled("first", first))
-    assert (seen[0] is seen[1], reader.asked, changed.asked) == (
+    assert (seen[0] is seen[1], reader.activations, changed.activations) == (
         True,
         [{"object": 1, "workload": 1, "variables.v": True}],
         [{"object": 1, "workload": 2}],

@@ -93,9 +93,11 @@ def test_limits_of_a_tenant_bind_at_the_workload(
 
 
 def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
-    wish = {vocabulary.NUMA_POLICY_ANNOTATION: "isolated"}
+    isolated_numa = {vocabulary.NUMA_POLICY_ANNOTATION: "isolated"}
     found = evaluated(
-        a_tenant_policy("t", numa={"allowed": ["none"]}, defaults=[{"set": {"annotations": wish}}]),
+        a_tenant_policy(
+            "t", numa={"allowed": ["none"]}, defaults=[{"set": {"annotations": isolated_numa}}]
+        ),
         obj=parallel(1, {}),
     )
     assert (found.denials, [line.partition(":")[0] for line in found.warnings]) == (

@@ -41,7 +41,7 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
             [zones("driver", z1={"cpu": 1000}, all_of_them=False)],
             0,
             Topology((Zone(1, 1000, 0),)),
-            id="NUMA nodes that only a driver tells of",
+            id="NUMA nodes that only a driver reports",
         ),
         pytest.param(
             [
@@ -85,7 +85,7 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
             ],
             2,
             Topology((), (Gpu(0, 0, vram=1, pci="a"), Gpu(1, 1, vram=2, pci="b"))),
-            id="GPUs that count differently are told apart by their PCI addresses",
+            id="GPUs that count differently are distinguished by their PCI addresses",
         ),
         pytest.param(
             [

@@ -82,7 +82,7 @@ def annotation(**document: Any) -> dict[str, str]:
             {},
             1,
             Topology((), (Gpu(0, 1, "L40S", 48 * GIB, island="nvlink"),)),
-            id="GPUs alone: their NUMA node is told, and its size is not",
+            id="GPUs alone: their NUMA node is known, and its size is not",
         ),
         pytest.param(
             {COUNT: "1", LABEL(0, "cpus"): "0-63"},
@@ -125,7 +125,7 @@ def annotation(**document: Any) -> dict[str, str]:
                     ),
                 ),
             ),
-            id="each fact from the best source that tells it",
+            id="each fact from the best source that reports it",
         ),
         pytest.param(
             {},
@@ -259,19 +259,19 @@ def test_an_annotation_that_is_too_long_is_not_read() -> None:
 
 
 class Counted(dict[str, str]):
-    """A map that counts how often it is asked."""
+    """A map that counts its lookups."""
 
-    asked = 0
+    lookups = 0
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.asked += 1
+        self.lookups += 1
         return super().get(key, default)
 
 
 def test_a_node_count_of_any_size_costs_what_the_largest_host_costs() -> None:
     labels = Counted({COUNT: "9999"} | {LABEL(n, "cpus"): "0" for n in range(64)})
     node_object.plain_labels(labels, {}, gpus=0)
-    assert labels.asked < 10_000
+    assert labels.lookups < 10_000
 
 
 def test_a_value_of_any_depth_in_the_annotation_counts_as_absent() -> None:

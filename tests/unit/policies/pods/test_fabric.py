@@ -1,4 +1,4 @@
-"""How near a pod wants to be to its group: what is accepted, and what is said to the rest."""
+"""The co-location requirement of a pod: the accepted values, and the message for each other one."""
 
 import pytest
 

@@ -87,7 +87,7 @@ def test_two_spellings_of_one_value_agree(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "messages"),
     [
         pytest.param("cpu=4,memory=8Gi", [], id="amounts"),
         pytest.param(
@@ -106,10 +106,10 @@ def test_two_spellings_of_one_value_agree(
         ),
     ],
 )
-def test_requests_of_members(text: str, told: list[str]) -> None:
+def test_requests_of_members(text: str, messages: list[str]) -> None:
     key = vocabulary.GANG_MEMBERS_ANNOTATION
     found = intent.read(a_pod(labels=in_gang(), annotations={key: text})).problems
-    assert [one.message for one in found] == [f"{key}: {row}" for row in told]
+    assert [one.message for one in found] == [f"{key}: {row}" for row in messages]
 
 
 DEEP: Any = []
@@ -148,7 +148,7 @@ def test_the_native_group_is_read_from_the_spec() -> None:
 @pytest.mark.parametrize(
     ("annotations", "want"),
     [
-        pytest.param({}, Numa(), id="nothing asked"),
+        pytest.param({}, Numa(), id="nothing requested"),
         pytest.param(
             {f"{vocabulary.GROUP}/numa-policy": "single-numa-node"},
             Numa(policy="single-numa"),

@@ -22,7 +22,7 @@ def sidecar(**amounts: str) -> Json:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({"containers": []}, {}, id="nothing asked"),
+        pytest.param({"containers": []}, {}, id="nothing requested"),
         pytest.param(
             {"containers": [container(cpu="1", memory="1Gi"), container(cpu="500m")]},
             {"cpu": 1500, "memory": 2**30},
@@ -105,19 +105,19 @@ TWO = [container("a", cpu="1"), container("b", cpu="3")]
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [held("c", "2", "3")]},
             4000,
-            id="what is asked, where it is more",
+            id="the request, where it is more",
         ),
         pytest.param(
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [held("c", "2", "3")], "conditions": [DEFERRED]},
             4000,
-            id="what is asked, while the kubelet may still grant it",
+            id="the request, while the kubelet may still grant it",
         ),
         pytest.param(
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [held("c", "2", "3")], "conditions": [INFEASIBLE]},
             3000,
-            id="not what is asked in vain",
+            id="not an infeasible request",
         ),
         pytest.param(
             {"containers": TWO},
@@ -129,13 +129,13 @@ TWO = [container("a", cpu="1"), container("b", cpu="3")]
             {"containers": TWO},
             {"containerStatuses": [held("a", "3")]},
             6000,
-            id="a container without a status counts as it asks",
+            id="a container without a status counts with its request",
         ),
         pytest.param(
             {"containers": TWO},
             {"containerStatuses": [held("a", "2")], "conditions": [INFEASIBLE]},
             2000,
-            id="a container without a status, in vain",
+            id="a container without a status, infeasible",
         ),
         pytest.param(
             {"containers": [container(cpu="1")]},
@@ -163,7 +163,7 @@ TWO = [container("a", cpu="1"), container("b", cpu="3")]
                 "conditions": [INFEASIBLE],
             },
             6000,
-            id="a whole pod, in vain",
+            id="a whole pod, infeasible",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "4"}}},
@@ -180,7 +180,7 @@ def test_resizes_in_place(spec: Json, status: Json, want: int) -> None:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({"containers": [container()]}, {"cpu": 100, "memory": 9}, id="asks for none"),
+        pytest.param({"containers": [container()]}, {"cpu": 100, "memory": 9}, id="requests none"),
         pytest.param(
             {"containers": [container(cpu="1"), container(memory="5")]},
             {"cpu": 1100, "memory": 14},
@@ -189,7 +189,7 @@ def test_resizes_in_place(spec: Json, status: Json, want: int) -> None:
         pytest.param(
             {"containers": [container(cpu="0", memory="0")]},
             {"cpu": 0, "memory": 0},
-            id="asking for nothing is saying so",
+            id="a request of zero is a request",
         ),
         pytest.param(
             {"containers": [container()], "resources": {"requests": {"cpu": "2"}}},
@@ -258,8 +258,8 @@ def test_init_containers_and_sidecars_in_any_order(
     inits: list[tuple[bool, dict[str, int]]], main: dict[str, int]
 ) -> None:
     def one(requested: dict[str, int], **more: str) -> Json:
-        told = {name: f"{n}m" if name == "cpu" else str(n) for name, n in requested.items()}
-        return {"name": "c", "resources": {"requests": told}, **more}
+        quantities = {name: f"{n}m" if name == "cpu" else str(n) for name, n in requested.items()}
+        return {"name": "c", "resources": {"requests": quantities}, **more}
 
     spec = {
         "initContainers": [one(a, restartPolicy="Always") if r else one(a) for r, a in inits],

@@ -203,7 +203,7 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
 @pytest.mark.parametrize(
     ("review", "decision"),
     [
-        pytest.param(made(a_pod()), Decision(), id="nothing to tell"),
+        pytest.param(made(a_pod()), Decision(), id="nothing to report"),
         pytest.param(made(a_pod(), dry_run=True), REFUSED, id="a dry run"),
         pytest.param(
             made(a_pod()),

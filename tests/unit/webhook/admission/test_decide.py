@@ -73,7 +73,7 @@ G = {"gang": {"name": "g", "minAvailable": 4}}
             a_pod(labels=in_gang(), schedulerName="default-scheduler"),
             None,
             {"labels": WHO | IN_G, "profile": PROFILE | G, "scheduler": "kubenexus-scheduler"},
-            id="a gang goes to the scheduler that can place gangs",
+            id="a gang is assigned to the scheduler that can place gangs",
         ),
         pytest.param(
             a_pod(labels=in_gang(), schedulerName="volcano"),
@@ -105,7 +105,7 @@ G = {"gang": {"name": "g", "minAvailable": 4}}
                 "profile": PROFILE | {"numa": {"policy": "single-numa", "by": "user"}},
                 "scheduler": "kubenexus-scheduler",
             },
-            id="a NUMA wish in the older spelling",
+            id="a NUMA requirement in the older spelling",
         ),
     ],
 )
@@ -320,8 +320,8 @@ def test_an_update_is_not_blamed_for_what_was_wrong_before() -> None:
 @pytest.mark.parametrize(
     ("by", "want"),
     [
-        pytest.param("user", True, id="the user asked"),
-        pytest.param("tiers", False, id="a policy asked: a host that tells nothing will do"),
+        pytest.param("user", True, id="the user sets the requirement"),
+        pytest.param("tiers", False, id="a policy sets it: a host without NUMA data suffices"),
     ],
 )
 def test_a_pod_larger_than_any_numa_node_is_warned_about(

@@ -55,13 +55,13 @@ def ending(*finalizers: str) -> Json:
             replace(a_review(a_pod(labels={"free": "1"}), "DELETE"), object=None),
             of_kinds("Pod", validations=[OWNED]),
             [],
-            id="a delete that no policy asks about",
+            id="a delete that no policy selects",
         ),
         pytest.param(
             replace(a_review(a_pod(), "DELETE", old=a_pod(labels={"a": "b"})), object=None),
             of_kinds("Pod", operations=("DELETE",), validations=[KEPT]),
             ["base/kept"],
-            id="a delete that a policy asks about",
+            id="a delete that a policy selects",
         ),
         pytest.param(
             replace(a_review(a_pod(), "UPDATE", old=a_pod()), subresource="status"),
@@ -93,7 +93,7 @@ def ending(*finalizers: str) -> Json:
             a_review(ending("a"), "UPDATE", old=ending("a", "b")),
             of_kinds("Pod", validations=[OWNED]),
             [],
-            id="a finalizer that goes",
+            id="a finalizer is removed",
         ),
         pytest.param(
             a_review(ending("a"), "UPDATE", old=ending("a")),

@@ -194,7 +194,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
         ),
     ],
 )
-def test_what_goes_around_admission_is_stopped(
+def test_requests_that_bypass_admission_are_denied(
     review: Review, trust: TrustedUsers, pod: Json | None, want: list[str]
 ) -> None:
     got = guards.problems(review, trust=trust, bound_pod=pod)
@@ -243,7 +243,7 @@ FOR_A_TENANT: Json = {"tenant": "a", "nodes": ["n"], "until": "2030-01-01T00:00:
 FOR_A_GROUP: Json = {"podGroup": {"name": "g"}, "until": "2030-01-01T00:00:00Z"}
 RIGHT = "reservation-right: 'eve' reserves capacity for a tenant, and does not manage tenants"
 KEPT = "reservation-kept: changed by 'eve', but the scheduler owns reservations of pod groups"
-TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
+NOT_THE_SCHEDULER = "reservation-kept: written by 'eve', but only the scheduler writes it"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
         pytest.param(
             reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
             TrustedUsers(manages_tenants=True),
-            [TOLD],
+            [NOT_THE_SCHEDULER],
             id="a status by another user",
         ),
         pytest.param(

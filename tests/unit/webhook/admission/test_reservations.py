@@ -17,7 +17,7 @@ from webhook.review.codec import Review
 
 Json = dict[str, Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-MANAGER, ANYBODY = TrustedUsers(manages_tenants=True), TrustedUsers()
+MANAGER, TENANT_USER = TrustedUsers(manages_tenants=True), TrustedUsers()
 NODE: Json = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
 GROUND = ReservationFacts.of([NODE], [], {"a"}, exclude="ns/r")
 NONE = PolicySet()
@@ -77,7 +77,9 @@ PAST = (
     ("review", "trust", "reservation_facts", "refused", "warned"),
     [
         pytest.param(a_review(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
-        pytest.param(a_review(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by a user of a namespace"),
+        pytest.param(
+            a_review(WHOLE), TENANT_USER, GROUND, [RIGHT], [], id="by a user of a namespace"
+        ),
         pytest.param(
             a_review({**WHOLE, "until": "2026-05-01T00:00:00Z"}),
             MANAGER,

@@ -32,7 +32,7 @@ class Server:
         self.versions: list[str] = []
         self.objects: dict[tuple[str, str, str], Json] = {}  # plural, namespace, name
         self.down = False
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.minute = asyncio.Event()
 
     def add(self, plural: str, name: str, spec: Json, namespace: str = "", tier: str = "") -> None:
@@ -53,7 +53,7 @@ class Server:
         self.add("clusterqueues", "research", {"namespaceSelector": {}}, tier="gold")
 
     async def raw(self, method: str, path: str, **options: Any) -> bytes:
-        self.asked.append(path)
+        self.requests.append(path)
         rows = [{"version": version} for version in self.versions]
         if path == "/apis":
             group = {"name": GROUP, "versions": rows, "preferredVersion": (rows or [{}])[0]}
@@ -68,7 +68,7 @@ class Server:
         return orjson.dumps({"resources": kinds})
 
     async def pages(self, resource: Resource, **_: Any) -> AsyncIterator[Page]:
-        self.asked.append(f"list {resource.version} {resource.plural}")
+        self.requests.append(f"list {resource.version} {resource.plural}")
         if self.down:
             raise errors.Retry("conversion webhook: no answer", status=500)
         found = [obj for key, obj in self.objects.items() if key[0] == resource.plural]
@@ -85,7 +85,7 @@ class Server:
     async def get(
         self, resource: Resource, name: str, *, namespace: str | None = None, **options: Any
     ) -> Json:
-        self.asked.append(f"get {resource.plural} {name}")
+        self.requests.append(f"get {resource.plural} {name}")
         if self.down:
             raise errors.Retry("conversion webhook: no answer", status=500)
         found = self.objects.get((resource.plural, namespace or "", name))
@@ -125,10 +125,10 @@ async def settled() -> None:
 @pytest.mark.parametrize("versions", [("v1beta2", "v1beta1"), ("v1beta1",)])
 def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...]) -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
-        listed = sorted(row for row in server.asked if row.startswith("list"))
-        server.asked.clear()
+        listed = sorted(row for row in server.requests if row.startswith("list"))
+        server.requests.clear()
         found = queues.known("team-a", "gpu"), queues.known("team-a", "no"), queues.may_hold("b")
-        return listed, found, queues.may_hold("team-a"), server.asked
+        return listed, found, queues.may_hold("team-a"), server.requests
 
     assert run_story(story, install=versions) == (
         [f"list {versions[0]} clusterqueues", f"list {versions[0]} localqueues"],
@@ -139,7 +139,7 @@ def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("name", "want", "questions"),
+    ("name", "want", "want_requests"),
     [
         pytest.param("gpu", Queue("gpu", "research", GOLD), [], id="all of it is known"),
         pytest.param(
@@ -160,23 +160,23 @@ def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...
     ],
 )
 def test_a_queue_outside_the_cache_is_read_from_the_api(
-    name: str, want: Queue, questions: list[str]
+    name: str, want: Queue, want_requests: list[str]
 ) -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.add("localqueues", "new", {"clusterQueue": "newer"}, "team-a")
         server.add("clusterqueues", "newer", {"namespaceSelector": {}}, tier="silver")
-        server.asked.clear()
-        return await queues.read("team-a", name), server.asked
+        server.requests.clear()
+        return await queues.read("team-a", name), server.requests
 
-    assert run_story(story, install=("v1beta2",)) == (want, questions)
+    assert run_story(story, install=("v1beta2",)) == (want, want_requests)
 
 
 def test_without_kueue_discovery_repeats_and_no_watch_starts() -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
-        before = list(server.asked), queues.may_hold("team-a"), queues.known("team-a", "gpu")
-        server.asked.clear()
-        looked = await queues.read("team-a", "gpu"), list(server.asked)
-        return before, looked, queues.known("team-a", "gpu")
+        before = list(server.requests), queues.may_hold("team-a"), queues.known("team-a", "gpu")
+        server.requests.clear()
+        read = await queues.read("team-a", "gpu"), list(server.requests)
+        return before, read, queues.known("team-a", "gpu")
 
     unserved = Queue("gpu", served=False)
     assert run_story(story) == (
@@ -211,7 +211,7 @@ def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> N
     assert run_story(story) == ((False, queue), (True, True), (True, False), queue)
 
 
-def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> None:
+def test_kueue_installed_later_may_hold_any_namespace_until_its_queues_are_read() -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
         await queues.read("team-a", "gpu")

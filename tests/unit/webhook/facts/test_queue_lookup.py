@@ -19,11 +19,11 @@ NEW = "applied a moment ago"
 
 @dataclass
 class Cluster:
-    """Controllers by uid, some queues, and a record of what was asked of the API server."""
+    """Controllers by uid, some queues, and a record of the requests to the API server."""
 
     above: dict[str, Json] = field(default_factory=dict)
     with_queues: tuple[str, ...] = ("team-a",)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     time: float = 0.0
 
     def may_hold(self, namespace: str) -> bool:
@@ -34,17 +34,17 @@ class Cluster:
 
     def controller(self, obj: Mapping[str, Any], namespace: str) -> Json | None:
         for reference in obj["metadata"].get("ownerReferences", ()):
-            self.asked.append(f"{reference['kind']} {reference['name']}")
+            self.requests.append(f"{reference['kind']} {reference['name']}")
             return self.above.get(reference["uid"])
         return None
 
-    def look(self, namespace: str, name: str) -> Queue:
-        self.asked.append(f"LocalQueue {name}")
+    def read_queue(self, namespace: str, name: str) -> Queue:
+        self.requests.append(f"LocalQueue {name}")
         return Queue(name)
 
     def lookup(self) -> QueueLookup:
         return QueueLookup(
-            self, controller=self.controller, read_queue=self.look, now=lambda: self.time
+            self, controller=self.controller, read_queue=self.read_queue, now=lambda: self.time
         )
 
 
@@ -85,7 +85,7 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
 
 
 @pytest.mark.parametrize(
-    ("asked", "above", "queue", "questions"),
+    ("review", "above", "queue", "want_requests"),
     [
         pytest.param(a_review(a_pod()), {}, None, [], id="a pod that stands in none"),
         pytest.param(a_review(in_queue(a_pod(), "gpu")), {}, "gpu", [], id="a pod's own"),
@@ -103,7 +103,7 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
             {"j": in_queue(CHILD, "theirs"), "s": in_queue(JOB_SET, "gpu")},
             "gpu",
             ["Job j", "JobSet s"],
-            id="the highest goes before all below",
+            id="the highest takes precedence over all below",
         ),
         pytest.param(
             a_review(in_queue(POD, "gpu")),
@@ -127,14 +127,14 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
             {},
             NEW,
             [f"LocalQueue {NEW}"],
-            id="a queue that is not known is asked for",
+            id="a queue that is not known is read",
         ),
         pytest.param(
             a_review(made_by(a_pod(), "AppWrapper", "w", "workload.codeflare.dev/v1beta2")),
             {"w": in_queue(JOB, "gpu")},
             None,
             [],
-            id="kinds that are not known to make pods are not asked",
+            id="kinds that are not known to make pods are not read",
         ),
         pytest.param(
             a_review(made_by(a_pod(), "Job", "j", controller=False)),
@@ -159,17 +159,17 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
     ],
 )
 def test_the_queue_that_work_stands_in(
-    asked: Review, above: dict[str, Json], queue: str | None, questions: list[str]
+    review: Review, above: dict[str, Json], queue: str | None, want_requests: list[str]
 ) -> None:
     cluster = Cluster(above)
     lookup = cluster.lookup()
-    needs_lookup = lookup.needs_lookup(asked)
-    found = lookup.queue(asked)
+    needs_lookup = lookup.needs_lookup(review)
+    found = lookup.queue(review)
     want = Queue(NEW) if queue == NEW else Queue(queue or "", "research", ClusterQueue("gold"))
-    assert (found, cluster.asked, needs_lookup) == (
+    assert (found, cluster.requests, needs_lookup) == (
         None if queue is None else want,
-        questions,
-        bool(questions),
+        want_requests,
+        bool(want_requests),
     )
 
 
@@ -180,7 +180,7 @@ def test_a_controller_is_read_once_for_all_its_pods_until_the_entry_expires() ->
     for cluster.time in (0.0, CACHE_SECONDS / 2, CACHE_SECONDS + 1):
         needs_lookup = lookup.needs_lookup(a_review(POD))
         found = lookup.queue(a_review(POD))
-        seen.append((needs_lookup, found and found.name, len(cluster.asked)))
+        seen.append((needs_lookup, found and found.name, len(cluster.requests)))
         cluster.above = {"j": in_queue(JOB, "other")}
     assert seen == [(True, "gpu", 1), (False, "gpu", 1), (True, "other", 2)]
 

@@ -165,7 +165,7 @@ def test_policies_evaluate_a_workload_with_the_tier_of_its_queue() -> None:
         ),
     ],
 )
-def test_a_pod_keeps_its_tier_whatever_becomes_of_the_queue(
+def test_a_pod_keeps_its_tier_when_the_queue_changes_or_is_deleted(
     pod: Json, known: Facts, want: str
 ) -> None:
     touched = pod | {"metadata": pod["metadata"] | {"finalizers": ["a/b"]}}

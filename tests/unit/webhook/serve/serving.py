@@ -33,12 +33,12 @@ _START = "import sys; from pathlib import PosixPath; from webhook.serve.server i
 
 
 class SilentServer:
-    """Accepts, reads and never answers; `asked` has the first line of every request."""
+    """Accepts, reads and never answers; `request_lines` has the first line of every request."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((ports.HOST, 0))
         self.url = f"http://{ports.HOST}:{self._listener.getsockname()[1]}"
-        self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.request_lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._taken: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -52,11 +52,11 @@ class SilentServer:
     def _read(self, taken: socket.socket) -> None:
         with suppress(OSError):
             while data := taken.recv(65536):
-                self.asked.put(data.split(b"\r\n")[0].decode())
+                self.request_lines.put(data.split(b"\r\n")[0].decode())
 
     def wait_for(self, line: str) -> None:
         """Until a request for this path arrived."""
-        while not self.asked.get(timeout=PATIENCE).startswith(line):
+        while not self.request_lines.get(timeout=PATIENCE).startswith(line):
             pass
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Serving:
     def raw(self, *, timeout: float = PATIENCE, **options: Any) -> socket.socket:
         return socket.create_connection((ports.HOST, self.options.port), timeout=timeout)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,

@@ -73,7 +73,7 @@ def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-def test_whatever_goes_wrong_refuses(broken: Exception, want: str, path: str) -> None:
+def test_every_error_refuses(broken: Exception, want: str, path: str) -> None:
     got = response(client(FakeFactSource(broken)), path, a_pod())
     assert (got["allowed"], got["status"]["message"]) == (False, want)
 
@@ -144,7 +144,7 @@ def owned(pod: Json) -> Json:
     [
         pytest.param(a_body(a_pod()), True, id="all facts are at hand"),
         pytest.param(
-            reviewed(a_pod(), namespace="team-b"), False, id="a namespace never asked for before"
+            reviewed(a_pod(), namespace="team-b"), False, id="a namespace that was never read"
         ),
         pytest.param(reviewed(a_pod(), namespace=""), False, id="no namespace"),
         pytest.param(reviewed(a_pod(), subResource="binding"), False, id="a part of an object"),

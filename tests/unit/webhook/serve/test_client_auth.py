@@ -52,11 +52,9 @@ def status(access: AccessRules, path: str, client: str | None) -> int:
         ),
         pytest.param(AccessRules(True, {"a"}), "/mutate", "a", 200, id="the right name"),
         pytest.param(AccessRules(True, {"a"}), "/mutate", "b", 403, id="another name"),
+        pytest.param(AccessRules(True, {"a"}), "/healthz", None, 200, id="a kubelet probes health"),
         pytest.param(
-            AccessRules(True, {"a"}), "/healthz", None, 200, id="a kubelet asks for health"
-        ),
-        pytest.param(
-            AccessRules(True, {"a"}), "/readyz", None, 200, id="a kubelet asks for readiness"
+            AccessRules(True, {"a"}), "/readyz", None, 200, id="a kubelet probes readiness"
         ),
     ],
 )

@@ -44,7 +44,7 @@ def fed(data: bytes, *, piece: int) -> int | None:
             head("transfer-encoding: Chunked")
             + b"3;a=b\r\nabc\r\nA\r\n0\r\n\r\n0\r\n\r\n\r\n1\r\n0\r\n0\r\n\r\n",
             b"G",
-            id="chunks that look like the last one",
+            id="chunks that resemble the last one",
         ),
         pytest.param(
             head("Transfer-Encoding: chunked") + b"0\r\nA: b\r\nC: d\r\n\r\n", b"GET", id="trailers"

@@ -26,7 +26,7 @@ def a_server(exposition: bytes | Exception = b"figure 1\n") -> int:
     return server.port
 
 
-def ask(port: int, request: bytes) -> bytes:
+def send(port: int, request: bytes) -> bytes:
     """Everything that the server sends until it closes."""
     answer = b""
     with socket.create_connection((ports.HOST, port), timeout=PATIENCE) as client:
@@ -52,19 +52,19 @@ def ask(port: int, request: bytes) -> bytes:
     ],
 )
 def test_answers(request_bytes: bytes, want: tuple[int, bytes] | None) -> None:
-    head, _, body = ask(a_server(), request_bytes).partition(b"\r\n\r\n")
+    head, _, body = send(a_server(), request_bytes).partition(b"\r\n\r\n")
     assert ((int(head.split()[1]), body) if head else None) == want
 
 
 def test_metrics_that_cannot_be_shown_are_an_error_of_that_scrape_alone() -> None:
     port = a_server(OSError("the folder is gone"))
-    answers = [ask(port, b"GET /%s HTTP/1.1\r\n\r\n" % name) for name in (b"metrics", b"healthz")]
+    answers = [send(port, b"GET /%s HTTP/1.1\r\n\r\n" % name) for name in (b"metrics", b"healthz")]
     assert [answer.split()[1] for answer in answers] == [b"500", b"200"]
 
 
 def test_silent_clients_cost_no_threads_and_a_scrape_is_answered() -> None:
     port = a_server()
-    ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+    send(port, b"GET /metrics HTTP/1.1\r\n\r\n")
     before = threading.active_count()
     silent = []
     try:
@@ -73,7 +73,7 @@ def test_silent_clients_cost_no_threads_and_a_scrape_is_answered() -> None:
             silent.append(client)
             if number % 2:
                 client.sendall(b"GET /metr")
-        assert b"figure 1" in ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b"figure 1" in send(port, b"GET /metrics HTTP/1.1\r\n\r\n")
         assert threading.active_count() == before
         assert sum(map(still_open, silent)) <= CONNECTIONS
     finally:

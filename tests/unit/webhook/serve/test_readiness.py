@@ -14,7 +14,7 @@ from webhook.serve.app import create_app
 
 
 class FakeClusterFacts:
-    def facts(self, asked: Review) -> Facts:
+    def facts(self, review: Review) -> Facts:
         return Facts(a_namespace())
 
     def unready_reason(self) -> str | None:
@@ -23,13 +23,13 @@ class FakeClusterFacts:
 
 @dataclass
 class Starting:
-    """Policies that come in force between two looks, as they do beside running requests."""
+    """Policies that come in force between two checks, as they do beside running requests."""
 
-    looks: list[str | None] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
     current: PolicySet = field(default_factory=PolicySet)
 
     def unready_reason(self) -> str | None:
-        return self.looks.pop(0)
+        return self.reasons.pop(0)
 
     def degraded(self) -> str | None:
         return None

@@ -149,7 +149,7 @@ def webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, KeyPair]]:
-    """With a client authority, one name that may ask, and metrics on a port of their own."""
+    """With a client authority, one allowed client name, and metrics on a port of their own."""
     folder, ca = tmp_path_factory.mktemp("guarded"), an_authority()
     (folder / "client-ca.crt").write_bytes(ca.certificate)
     with serving(
@@ -162,13 +162,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving,
 
 
 def test_it_lives_and_is_not_ready_without_an_api_server(webhook: Serving) -> None:
-    answers = [webhook.ask("GET", path) for path in ("/healthz", "/readyz")]
+    answers = [webhook.request("GET", path) for path in ("/healthz", "/readyz")]
     assert answers == [(200, "ok\n"), (503, "the namespaces have not been read yet\n")]
-    assert webhook.ask("GET", "/metrics")[0] == 200
+    assert webhook.request("GET", "/metrics")[0] == 200
 
 
 def test_a_review_that_needs_no_api_server_is_answered(webhook: Serving) -> None:
-    status, text = webhook.ask("POST", "/validate", a_review())
+    status, text = webhook.request("POST", "/validate", a_review())
     assert (status, json.loads(text)["response"]["uid"]) == (200, "u-1")
 
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_taken_is_answered(webhook: Serving, data: bytes, status:
     with webhook.connect() as connection:
         connection.sendall(data)
         assert connection.recv(65536).startswith(f"HTTP/1.1 {status} ".encode())
-    assert webhook.ask("GET", "/healthz") == (200, "ok\n")
+    assert webhook.request("GET", "/healthz") == (200, "ok\n")
 
 
 def test_slow_clients_delay_no_other_client(webhook: Serving) -> None:
@@ -242,13 +242,13 @@ def test_slow_clients_delay_no_other_client(webhook: Serving) -> None:
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(webhook.raw()) for _ in range(20)]
         for connection in slow[10:]:
-            connection.sendall(b"\x16\x03\x01")  # a handshake that goes no further
+            connection.sendall(b"\x16\x03\x01")  # a handshake that never completes
         for part in (b"POST /val", a_request(a_review())[:-1]):
             for _ in range(10):
                 connection = stack.enter_context(webhook.connect())
                 connection.sendall(part)
                 slow.append(connection)
-        statuses = [webhook.ask("POST", "/validate", a_review())[0] for _ in range(20)]
+        statuses = [webhook.request("POST", "/validate", a_review())[0] for _ in range(20)]
         for connection in slow:
             connection.setblocking(False)
             with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):
@@ -259,7 +259,7 @@ def test_slow_clients_delay_no_other_client(webhook: Serving) -> None:
 def test_the_oldest_makes_way_for_a_new_connection(tmp_path: Path) -> None:
     with serving(tmp_path, connections=4) as webhook, contextlib.ExitStack() as stack:
         first, *others = (stack.enter_context(webhook.connect()) for _ in range(4))
-        assert webhook.ask("GET", "/healthz") == (200, "ok\n")
+        assert webhook.request("GET", "/healthz") == (200, "ok\n")
         assert read_all(first) == b""
         others[-1].sendall(a_request(a_review()))
         assert others[-1].recv(65536).startswith(b"HTTP/1.1 200 OK")
@@ -275,7 +275,7 @@ def test_unfinished_bodies_are_held_up_to_a_limit(webhook: Serving) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(head + body)
         assert read_all(senders[0]) == b""
-        assert webhook.ask("POST", "/validate", a_review())[0] == 200
+        assert webhook.request("POST", "/validate", a_review())[0] == 200
         senders[-1].sendall(b" ")
         assert senders[-1].recv(65536).startswith(b"HTTP/1.1 400 ")
 
@@ -293,7 +293,7 @@ def test_a_new_certificate_serves_new_connections_and_open_ones_go_on(webhook: S
 @pytest.mark.parametrize(
     ("name", "path", "status"),
     [
-        pytest.param("kube-apiserver", "/validate", 200, id="who may ask"),
+        pytest.param("kube-apiserver", "/validate", 200, id="an allowed name"),
         pytest.param("somebody", "/validate", 403, id="another name"),
         pytest.param(None, "/validate", 403, id="no certificate"),
         pytest.param(None, "/mutate", 403, id="no certificate to mutate"),
@@ -307,14 +307,14 @@ def test_only_the_named_client_gets_reviews(
     webhook, ca = guarded
     client = None if name is None else a_client(ca, name)
     body = a_review() if path in ("/validate", "/mutate") else None
-    assert webhook.ask("POST" if body else "GET", path, body, client=client)[0] == status
+    assert webhook.request("POST" if body else "GET", path, body, client=client)[0] == status
 
 
 def test_a_certificate_of_another_authority_is_refused(guarded: tuple[Serving, KeyPair]) -> None:
     webhook, _ = guarded
     stranger = a_client(an_authority(), "kube-apiserver")
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        webhook.ask("POST", "/validate", a_review(), client=stranger)
+        webhook.request("POST", "/validate", a_review(), client=stranger)
 
 
 def test_a_review_under_way_is_answered_before_the_end(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def workers_of(master: int) -> set[int]:
 
 
 class Requests:
-    """Sends reviews one after another until it is told to stop."""
+    """Sends reviews one after another until `end` is called."""
 
     def __init__(self, running: Serving) -> None:
         self._running = running
@@ -45,7 +45,7 @@ class Requests:
     def _send(self) -> None:
         while not self._stop.is_set():
             try:
-                status, _ = self._running.ask("POST", "/validate", a_review())
+                status, _ = self._running.request("POST", "/validate", a_review())
             except OSError:  # the worker ended while it answered this one
                 self.failed += 1
             else:

@@ -86,7 +86,7 @@ def serving(folder: Path) -> Iterator[Running]:
     app, listener = App(), socket.create_server((ports.HOST, 0))
     address = listener.getsockname()
     log: Any = logging.getLogger()
-    nothing: Any = None  # the worker asks its application for `wsgi`, which is given below
+    nothing: Any = None  # the worker requests `wsgi` from its application, which is given below
     worker = WholeRequestWorker(1, os.getppid(), [listener], nothing, 30, config, log)
     worker.wsgi = cast(Any, ClientAuth(app, AccessRules()))
     worker.prepare()
@@ -127,7 +127,7 @@ def test_requests_in_a_row_are_answered_in_their_order(running: Running) -> None
 
 
 def test_a_busy_client_shares_the_worker_with_others(running: Running) -> None:
-    """A pile of requests is there before another client asks, and is still being answered after."""
+    """Another client sends one request after many of the first, and is answered before the last."""
     with running.connect() as many, running.connect() as one:
         many.sendall(b"".join(a_request(b"quick %d" % number) for number in range(3_000)))
         one.sendall(a_request(b"quick single"))
@@ -137,7 +137,7 @@ def test_a_busy_client_shares_the_worker_with_others(running: Running) -> None:
 
 
 def test_a_request_that_waits_delays_no_other(running: Running) -> None:
-    """More of them than there are threads; what is answered at once goes on."""
+    """More of them than there are threads; the loop continues to answer fast requests."""
     waiting = [running.connect() for _ in range(3)]
     for connection in waiting:
         connection.sendall(a_request(b"slow"))
@@ -155,13 +155,13 @@ def test_a_request_that_waits_delays_no_other(running: Running) -> None:
 def test_what_fails_at_once_is_tried_by_wsgi(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(workers.logger, "exception", told.append)
+    logged: list[str] = []
+    monkeypatch.setattr(workers.logger, "exception", logged.append)
     running.app.go.set()
     with running.connect() as connection:
         connection.sendall(a_request(b"broken"))
         assert read_until(connection, b"broken").startswith(b"HTTP/1.1 200 OK\r\n")
-    assert told == ["fast path failed; a thread answers the review"]
+    assert logged == ["fast path failed; a thread answers the review"]
 
 
 def test_an_open_connection_gets_its_last_answer_when_the_end_has_come(running: Running) -> None:
@@ -189,7 +189,7 @@ def test_a_small_review_passes_a_flood_of_another_namespace(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty of the flood are complete before the small one is; the first holds the loop."""
-    monkeypatch.setattr(decision_queues, "TURN_SECONDS", 0.0)  # one decision between two looks
+    monkeypatch.setattr(decision_queues, "TURN_SECONDS", 0.0)  # one decision between two polls
     running.app.hold.clear()
     flood = [running.connect() for _ in range(40)]
     with running.connect() as one:
@@ -202,7 +202,7 @@ def test_a_small_review_passes_a_flood_of_another_namespace(
     for connection in flood:
         connection.recv(1)
         connection.close()
-    # The loop may have taken one more of the flood before it looked at its sockets again.
+    # The loop may have taken one more of the flood before it polled its sockets again.
     assert names(running.app).index("small") <= 2
 
 
@@ -226,7 +226,7 @@ def test_large_reviews_of_a_namespace_wait_for_each_other_and_hold_up_no_other(
     assert begun == [b'{"namespace":"flood"}', b'{"namespace":"other"}']
 
 
-def test_requests_beyond_the_bytes_that_may_wait_are_told_to_try_again(
+def test_requests_beyond_the_bytes_that_may_wait_get_a_retry_answer(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decision_queues, "BYTES_LIMIT", 500_000)

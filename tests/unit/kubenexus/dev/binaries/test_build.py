@@ -1,4 +1,4 @@
-"""Building with a `go` that only pretends, so that every way of going wrong can be arranged."""
+"""Building with a fake `go`, so that a test can cause every failure."""
 
 import os
 import signal

@@ -24,7 +24,7 @@ def start():
     child.start()
     while "ready" not in child.tail():
         time.sleep(0.01)
-# The thread that asks for the child ends once the child is tethered; the child must live on.
+# The thread that starts the child ends once the child is tethered; the child must live on.
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
@@ -34,7 +34,7 @@ sys.stdin.read()
 
 
 def ended(pid: int, *, within: float) -> bool:
-    """Whether a process that is no child of this one ends; the kernel tells, without polling."""
+    """Whether a process that is no child of this one ends, as the kernel reports without polling."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -65,9 +65,17 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 def test_a_wrapper_whose_parent_has_ended_runs_nothing(tmp_path: Path) -> None:
     from kubenexus.dev.process import die_with_parent
 
-    nobody = "1" if os.getpid() != 1 else "2"
+    not_the_parent = "1" if os.getpid() != 1 else "2"
     touched = tmp_path / "touched"
-    argv = [sys.executable, "-I", "-S", die_with_parent.__file__, nobody, "touch", str(touched)]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        die_with_parent.__file__,
+        not_the_parent,
+        "touch",
+        str(touched),
+    ]
     done = subprocess.run(argv)
     assert (done.returncode, touched.exists()) == (1, False)
 
@@ -90,11 +98,15 @@ def _started(child: Child) -> None:
 @pytest.mark.parametrize(
     ("script", "want"),
     [
-        pytest.param("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 7, id="asks"),
-        pytest.param("trap '' TERM; echo ready; while :; do sleep 0.05; done", -9, id="insists"),
+        pytest.param(
+            "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 7, id="SIGTERM ends it"
+        ),
+        pytest.param(
+            "trap '' TERM; echo ready; while :; do sleep 0.05; done", -9, id="SIGKILL ends it"
+        ),
     ],
 )
-def test_stopping_asks_first_and_then_insists(tmp_path: Path, script: str, want: int) -> None:
+def test_stopping_sends_sigterm_and_then_sigkill(tmp_path: Path, script: str, want: int) -> None:
     child = a_child(tmp_path, script)
     _started(child)
     child.stop(grace=0.5)

@@ -14,14 +14,14 @@ from policies.engine import loader
         pytest.param("(a || b) && c", ["(a || b) && c", "(a || b)", "a", "b", "c"], id="brackets"),
         pytest.param("a ? b : c ? d : e", ["a ? b : c ? d : e", "a", "b", "c ? d : e", "c", "d", "e"], id="conditions nest to the right"),
         pytest.param("1 - -2", ["1 - -2", "1", "-2", "2"], id="a sign is no minus"),
-        pytest.param("'in' in x", ["'in' in x", "'in'", "x"], id="a text that looks like an operator"),
+        pytest.param("'in' in x", ["'in' in x", "'in'", "x"], id="a text in the form of an operator"),
         pytest.param("r'\\' == x", ["r'\\' == x", "r'\\'", "x"], id="a raw text ends at its quote"),
         pytest.param("'\\'' == x", ["'\\'' == x", "'\\''", "x"], id="an escaped quote does not"),
         pytest.param("a // b\n + c", ["a // b\n + c", "a", "c"], id="comments are no part"),
         pytest.param("a.?b[?'c'].orValue(1)", ["a.?b[?'c'].orValue(1)", "a.?b[?'c']", "a.?b", "a", "'c'", "1"], id="optional fields"),
         pytest.param("A.B{c: d, e: 1}", ["A.B{c: d, e: 1}", "d", "1"], id="messages"),
         pytest.param("a.`b/c`", ["a.`b/c`", "a"], id="quoted fields"),
-        pytest.param("{'a': b}[c]", ["{'a': b}[c]", "{'a': b}", "'a'", "b", "c"], id="a map is looked up"),
+        pytest.param("{'a': b}[c]", ["{'a': b}[c]", "{'a': b}", "'a'", "b", "c"], id="a map is indexed"),
     ],
 )  # fmt: skip
 def test_an_expression_is_taken_apart(source: str, want: list[str]) -> None:
@@ -81,5 +81,5 @@ def test_every_expression_of_the_library_has_a_tree() -> None:
         pytest.param("object", {}, id="a bare name has no parts"),
     ],
 )
-def test_parts_that_tell_something(source: str, want: dict[str, int]) -> None:
+def test_parts_that_are_shown(source: str, want: dict[str, int]) -> None:
     assert parts_of(source) == want

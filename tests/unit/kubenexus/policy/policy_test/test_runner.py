@@ -89,7 +89,7 @@ def test_rules_without_a_test_are_noted_and_do_not_fail(tmp_path: Path) -> None:
         pytest.param({"t": [a_policy(validations=[a_rule("x", "nope")]), a_test(a_case(a_pod("p"), verdict="Allow"))]}, False, id="in a policy with a fault"),
     ],
 )  # fmt: skip
-def test_where_policies_are_looked_for(tmp_path: Path, files: dict[str, Any], passes: bool) -> None:
+def test_where_policies_are_searched(tmp_path: Path, files: dict[str, Any], passes: bool) -> None:
     written(tmp_path, **files)
     report = run(tmp_path)
     assert (report.passed, len(report.tests)) == (passes, 1)

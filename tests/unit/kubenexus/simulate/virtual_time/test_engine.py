@@ -1,4 +1,4 @@
-"""Small histories in virtual time, each told whole: when, what, who."""
+"""Small histories in virtual time, each asserted whole: when, what, which pod."""
 
 import math
 from dataclasses import replace
@@ -270,7 +270,7 @@ def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
     assert run.starts[timeline_of[0].key] == 1000
 
 
-def test_capacity_that_is_freed_late_goes_to_the_unit_with_the_start_reservation() -> None:
+def test_capacity_that_is_freed_late_is_given_to_the_unit_with_the_start_reservation() -> None:
     """However often it was tried before, and however long it would pause by itself."""
     before = [job(f"y{i}", arrives=i, run_time=300 + i, says=300) for i in range(8)]
     found = timeline_of([*before, job("g", arrives=10, members=8, run_time=10)], gpus=8)

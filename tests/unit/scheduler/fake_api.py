@@ -25,7 +25,7 @@ class FakeApiServer:
         self.evicted: list[str] = []
         self.evict_faults: dict[str, Exception] = {}  # pod name -> what answers its evictions
         self.eviction_faults: dict[str, deque[Exception]] = {}  # the same, one each, not dry runs
-        self.made: list[tuple[str, str]] = []  # ("told" or "evicted", pod name), in order
+        self.made: list[tuple[str, str]] = []  # ("nominated" or "evicted", pod name), in order
 
     def nodes(self) -> dict[str, str]:
         return {name: pod["spec"].get("nodeName", "") for name, pod in self.pods.items()}
@@ -67,7 +67,7 @@ class FakeApiServer:
         timeout: float = 0.0,
         **options: Any,
     ) -> None:
-        """The pod is going from then on; `finish` ends it."""
+        """The pod is terminating from then on; `finish` ends it."""
         found = self._find(pod)
         if found["metadata"]["uid"] != uid:
             raise errors.Conflict("the uid is another")
@@ -154,9 +154,9 @@ class FakeApiServer:
         self.patches.append((name, dict(body)))
         found = self._find(name)
         if "nominatedNodeName" in body["status"]:
-            told = found.setdefault("status", {})
-            told["nominatedNodeName"] = body["status"]["nominatedNodeName"] or ""
-            self.made.append(("told", name))
+            status = found.setdefault("status", {})
+            status["nominatedNodeName"] = body["status"]["nominatedNodeName"] or ""
+            self.made.append(("nominated", name))
         return found
 
     def _find(self, name: str) -> Json:

@@ -1,4 +1,4 @@
-"""Policies by which the scheduler computes in forks, whatever little there is to compute."""
+"""Policies by which the scheduler computes in forks, however little there is to compute."""
 
 import asyncio
 import pickle

@@ -42,7 +42,7 @@ def test_three_functions_stand_between_the_cycle_and_the_planner() -> None:
     seen: list[list[str]] = []
 
     class Probe(Plugin):
-        """A filter that rejects no node and looks at its callers."""
+        """A filter that rejects no node and records its callers."""
 
         def filter(self, pod: Pod, rows: Bools) -> Iterable[Rejection]:
             seen.append(frames_above_the_planner())
@@ -148,5 +148,5 @@ def test_thousands_of_speculative_retries_leave_arrivals_alone(
 
     each, waiting = asyncio.run(story())
     assert (max(each) <= 1 + AT_ONCE, waiting) == (True, set())
-    # All of them were retried, within the time that the line promises.
+    # The retry line retried all of them within its time limit.
     assert sum(each) >= 100 + 400

@@ -78,7 +78,7 @@ def kinds(number: int) -> dict[str, dict[str, Any]]:
 
 
 async def a_round(bench: Bench, round_number: int, *, of_each: int = 10) -> None:
-    """Policies, nodes, pods and gangs under new names; then all of them go."""
+    """Policies, nodes, pods and gangs under new names; then all of them are deleted."""
     first = 100 * round_number
     tenants = {f"t{first + i}": {"max": {"cpu": "2"}, "guaranteed": {"cpu": "1"}} for i in range(5)}
     bench.scheduler.adopt(tables(HALF_LIFE, **tenants))

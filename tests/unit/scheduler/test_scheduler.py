@@ -48,7 +48,7 @@ async def a_lifted_gate(bench: Bench) -> None:
     await bench.settle()
 
 
-async def room_appears_with_a_node(bench: Bench) -> None:
+async def capacity_appears_with_a_node(bench: Bench) -> None:
     bench.node("a", cpu="1")
     bench.pod("p", cpu="2")
     await bench.settle()
@@ -56,7 +56,7 @@ async def room_appears_with_a_node(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
-async def room_appears_when_a_pod_goes(bench: Bench) -> None:
+async def capacity_appears_when_a_pod_is_deleted(bench: Bench) -> None:
     bench.node("a", cpu="1")
     bench.pod("old", node="a", schedulerName="other")
     bench.pod("p")
@@ -115,8 +115,12 @@ async def the_chosen_node_is_gone_before_the_next_pod(bench: Bench) -> None:
             strangers_and_gated_pods_are_left_alone, {"p": "", "q": ""}, id="not ours to place"
         ),
         pytest.param(a_lifted_gate, {"p": "a"}, id="a lifted gate"),
-        pytest.param(room_appears_with_a_node, {"p": "b"}, id="room appears with a node"),
-        pytest.param(room_appears_when_a_pod_goes, {"p": "a"}, id="room appears when a pod goes"),
+        pytest.param(capacity_appears_with_a_node, {"p": "b"}, id="capacity appears with a node"),
+        pytest.param(
+            capacity_appears_when_a_pod_is_deleted,
+            {"p": "a"},
+            id="capacity appears when a pod is deleted",
+        ),
         pytest.param(a_bind_refused_once, {"p": "a"}, id="a bind refused once"),
         pytest.param(an_answer_that_was_lost, {"p": "a"}, id="an answer that was lost"),
         pytest.param(
@@ -128,7 +132,7 @@ async def the_chosen_node_is_gone_before_the_next_pod(bench: Bench) -> None:
             a_gang_of_which_one_bind_fails, {"g-0": "a", "g-1": "a"}, id="a gang with a bad bind"
         ),
         pytest.param(
-            the_chosen_node_is_gone_before_the_next_pod, {"p": "b"}, id="a node that went"
+            the_chosen_node_is_gone_before_the_next_pod, {"p": "b"}, id="a node that was deleted"
         ),
     ],
 )

@@ -84,7 +84,9 @@ def slow_down(seconds: float) -> errors.Retry:
             "bound",
             id="a server that has not read its roles yet",
         ),
-        pytest.param(pod_json(), [slow_down(60)], "too many requests", id="told to come back late"),
+        pytest.param(
+            pod_json(), [slow_down(60)], "too many requests", id="the server requires a long pause"
+        ),
         pytest.param(
             pod_json(),
             [*[errors.Retry("503")] * 4, *[LostResponse("timeout")] * 20],

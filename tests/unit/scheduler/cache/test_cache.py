@@ -29,7 +29,7 @@ def free(cache: Cache, node: str) -> int:
 @pytest.mark.parametrize(
     ("steps", "want"),
     [
-        pytest.param([], (4000, 4000), id="nobody is placed"),
+        pytest.param([], (4000, 4000), id="no pod is placed"),
         pytest.param([lambda c: c.assume(placed(MINE, "a"))], (3000, 4000), id="assumed counts"),
         pytest.param(
             [lambda c: c.assume(placed(MINE, "a")), lambda c: c.forget(MINE.uid)],
@@ -67,7 +67,7 @@ def free(cache: Cache, node: str) -> int:
         pytest.param(
             [lambda c: c.assume(placed(MINE, "a")), lambda c: c.put_pod(ON_B)],
             (4000, 3000),
-            id="somebody else bound it elsewhere",
+            id="another scheduler bound it elsewhere",
         ),
         pytest.param(
             [lambda c: c.assume(placed(MINE, "a")), lambda c: c.drop_pod(MINE.uid)],

@@ -135,7 +135,7 @@ def test_names_of_nodes_that_are_gone_leave_no_codes_behind() -> None:
     assert list(table.labelled("host", "first")).index(True) == table.rows["first"]
 
 
-def test_what_only_pods_ask_for_gets_no_column() -> None:
+def test_what_only_pods_request_gets_no_column() -> None:
     """Resources that no node has, label keys that no node has: as many as users invent."""
     snapshot = Snapshot()
     for i in range(3):
@@ -150,7 +150,7 @@ def test_what_only_pods_ask_for_gets_no_column() -> None:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_column_of_a_resource_goes_with_its_last_user(*, bound: bool) -> None:
+def test_a_column_of_a_resource_is_removed_with_its_last_user(*, bound: bool) -> None:
     """Nodes offer it or pods on them request it; other names come and go in the meantime."""
     table = NodeTable()
     node = a_node("n")

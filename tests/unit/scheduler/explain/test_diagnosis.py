@@ -1,4 +1,4 @@
-"""What a person is told about a pod that does not fit."""
+"""What the diagnosis reports of a pod that does not fit."""
 
 from typing import Any
 

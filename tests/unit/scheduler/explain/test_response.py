@@ -1,4 +1,4 @@
-"""What the scheduler answers when it is asked why a pod waits."""
+"""What the scheduler answers to a request for the reasons why a pod waits."""
 
 from typing import Any
 

@@ -246,7 +246,7 @@ def test_a_waiting_pod_can_be_inspected_by_uid_and_by_key() -> None:
             (found.queued.state, found.queued.attempts, found.queued.since, found.bound),
             found.queued.why.text,
             (other.queued, other.node, other.is_partial),
-            bench.scheduler.inspect("nobody"),
+            bench.scheduler.inspect("unknown"),
         )
 
     text = "0/1 nodes are available: 1 Insufficient cpu. waiting for pod group g: 1/2 members fit"

@@ -23,7 +23,9 @@ OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
         pytest.param(a_pod(schedulingGates=[FOREIGN]), (False, False), id="of another controller"),
         pytest.param(a_pod(schedulingGates=[OURS, FOREIGN]), (False, False), id="both"),
         pytest.param(a_pod(node="n"), (False, False), id="has a node"),
-        pytest.param(a_pod(deleted=True, schedulingGates=[OURS]), (True, False), id="is going"),
+        pytest.param(
+            a_pod(deleted=True, schedulingGates=[OURS]), (True, False), id="is terminating"
+        ),
         pytest.param(a_pod(status={"phase": "Failed"}), (False, False), id="has ended"),
     ],
 )

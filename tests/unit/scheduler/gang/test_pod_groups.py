@@ -65,7 +65,7 @@ def test_objects_are_read(found: PodGroup, want: PodGroup) -> None:
             read_x_k8s_pod_group,
             x_group(minMember=0),
             "PodGroup ns/g: spec.minMember is 0, want a whole number of at least 1",
-            id="nobody",
+            id="no members",
         ),
         pytest.param(
             read_x_k8s_pod_group,
@@ -126,7 +126,7 @@ def a_unit(*, group: PodGroup | None, sizes: tuple[int | None, ...], **more: Any
         pytest.param(
             a_unit(group=PodGroup(3), sizes=(None, None)),
             (True, "waiting for pod group g: 2/3 pods exist"),
-            id="the object asks for more",
+            id="the object requires more members",
         ),
         pytest.param(
             a_unit(group=PodGroup(2), sizes=(None, None)),

@@ -126,9 +126,9 @@ def release(
 
 def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
     api = FakeApiServer(member("a"), member("b"))
-    outcome, told = release(api, member("a"), member("b"))
+    outcome, reported = release(api, member("a"), member("b"))
     rows = {name: body["status"]["conditions"][0] for name, body in api.patches}
-    assert (outcome.evicted, sorted(api.deletes), told) == (2, ["a", "b"], ["GangReleased"] * 2)
+    assert (outcome.evicted, sorted(api.deletes), reported) == (2, ["a", "b"], ["GangReleased"] * 2)
     assert rows["a"] == {
         "type": "DisruptionTarget",
         "status": "True",
@@ -170,8 +170,8 @@ def test_eviction_errors(
 
 def test_a_former_leader_deletes_nothing() -> None:
     api = FakeApiServer(member("a"))
-    outcome, told = release(api, member("a"), may_write=False)
-    assert (outcome.fates, api.deletes, told) == ((("uid-a", MemberFate.UNREACHED),), [], [])
+    outcome, reported = release(api, member("a"), may_write=False)
+    assert (outcome.fates, api.deletes, reported) == ((("uid-a", MemberFate.UNREACHED),), [], [])
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ MIB, GIB = 2**20, 2**30
                     for index, name in enumerate(("gpu-48-176", "gpu-56-184"))
                 ),
             ),
-            id="AMD's GPUs tell their NUMA nodes",
+            id="AMD's GPUs report their NUMA nodes",
         ),
         pytest.param(
             [
@@ -164,7 +164,7 @@ MIB, GIB = 2**20, 2**30
                 )
             ],
             Topology((), (Gpu(0, 1, device="gpu.example.com/n/a"),)),
-            id="the standard's name goes before the driver's, and that before others",
+            id="the standard's name precedes the driver's, and that precedes others",
         ),
         pytest.param(
             [
@@ -179,7 +179,7 @@ MIB, GIB = 2**20, 2**30
                 ),
             ],
             Topology((), (Gpu(0, None, switch="pci0", device="gpu.example.com/n/a"),)),
-            id="devices of one PCIe root that disagree tell nothing of the others",
+            id="devices of one PCIe root that disagree say nothing about the others",
         ),
     ],
 )

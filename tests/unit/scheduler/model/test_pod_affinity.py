@@ -1,4 +1,4 @@
-"""What a pod asks of others, as read from its spec."""
+"""What a pod requires of other pods, as read from its spec."""
 
 from typing import Any
 

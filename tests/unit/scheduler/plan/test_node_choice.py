@@ -74,7 +74,7 @@ def choose(capacity: list[int], wanted: int, *levels: list[int]) -> NodeChoice |
             16,
             [[0, 0, 2, 2]],
             NodeChoice((2, 3), 0),
-            id="nodes that tell no rack are no rack",
+            id="nodes that name no rack are no rack",
         ),
         pytest.param(
             [4, 8, 4, 2],

@@ -1,4 +1,4 @@
-"""Where units go, and what is said when they go nowhere."""
+"""Where the planner places units, and what it reports when they fit nowhere."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def outcome(unit: Unit, snapshot: Snapshot) -> dict[str, str] | str:
             [a_node("a", cpu="8", gpus=8), a_node("b", cpu="64")],
             {"cpu": "2"},
             "b",
-            id="a host with GPUs is kept for those who ask for them",
+            id="a host with GPUs is kept for pods that request them",
         ),
         pytest.param(
             [a_node("a", gpus=8), a_node("b", cpu="1")],
@@ -153,7 +153,7 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
             [a_node("a", zones=2)],
             {"numa": "single-numa", "cpu": "5"},
             "0/1 nodes are available: 1 Insufficient cpu.",
-            id="the inside of a host is not asked when the whole is too small",
+            id="NUMA nodes are not checked on a host that is too small as a whole",
         ),
         pytest.param(
             [a_node("a", gpus=2, labels={vocabulary.GFD_MEMORY_LABEL: "40960"})],
@@ -187,7 +187,7 @@ def test_a_gpu_sold_as_80_gb_satisfies_80gi() -> None:
         pytest.param(
             "user",
             "0/1 nodes are available: no nodes with NUMA topology.",
-            id="a user's wish needs a host that tells its NUMA nodes",
+            id="a user's requirement needs a host that reports its NUMA nodes",
         ),
     ],
 )

@@ -111,15 +111,15 @@ def check_inside(node: Node, here: list[Placement]) -> None:
     cpu: Counter[int] = Counter()
     tenants: dict[int, list[bool]] = {}
     for one in here:
-        ask, numa = one.pod.spec.host_request, one.assignment.numa
-        if ask.policy == "single-numa":
+        request, numa = one.pod.spec.host_request, one.assignment.numa
+        if request.policy == "single-numa":
             assert len(numa) == 1
-        if ask.strict:
-            assert sum(share.cpu for share in one.assignment.shares) == ask.cpu
-            assert len(one.assignment.gpus) == ask.gpus
+        if request.strict:
+            assert sum(share.cpu for share in one.assignment.shares) == request.cpu
+            assert len(one.assignment.gpus) == request.gpus
         for share in one.assignment.shares:
             cpu[share.zone] += share.cpu
-            tenants.setdefault(share.zone, []).append(ask.isolated)
+            tenants.setdefault(share.zone, []).append(request.isolated)
     assert all(count <= zones[zone].cpu for zone, count in cpu.items())
     assert all(len(pods) == 1 for pods in tenants.values() if any(pods))
 

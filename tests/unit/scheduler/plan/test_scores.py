@@ -204,7 +204,7 @@ def test_a_pulled_image_requeues_no_pod() -> None:
             [("a", {"containers": [{"name": "c"}, {"name": "d", "resources": {}}]})],
             {"cpu": "500m", "memory": "100Mi"},
             {"a": (30 + 0) // 2 + 50 + (50 + 87 - 100) // 2},
-            id="pods that asked for nothing count on their node",
+            id="pods without requests count on their node",
         ),
     ],
 )
@@ -303,13 +303,15 @@ def test_scores_follow_every_change(
     last: tuple[list[dict[str, str]], int] = ([{}], 0)
     for number, (containers, spot) in enumerate([*moves, last]):
         for i, pod in enumerate(pods):
-            asking = pod_of(f"p{i}", pod)
+            incoming = pod_of(f"p{i}", pod)
             want = {
                 name: plainly(size, held[name], pod)
                 for name, size in zip(names, sizes, strict=True)
             }
-            kept_up_to_date = scores.spreading(snapshot, asking, snapshot.table.alive, memo)
-            computed_anew = NodeResources(snapshot.table).spread_score(asking, snapshot.table.alive)
+            kept_up_to_date = scores.spreading(snapshot, incoming, snapshot.table.alive, memo)
+            computed_anew = NodeResources(snapshot.table).spread_score(
+                incoming, snapshot.table.alive
+            )
             for scored in (kept_up_to_date, computed_anew):
                 assert by_node(snapshot, scored) == want
         name = names[spot % len(names)]

@@ -109,7 +109,7 @@ TWO_CLIQUES = [
                 host("b2", 2, rack="2"),
             ],
             {"g-0": "b1", "g-1": "b2"},
-            id="a preferred level goes before fewer nodes",
+            id="a preferred level takes precedence over fewer nodes",
         ),
         pytest.param(
             a_gang(3, gpus=2, annotations=co_locate("preferred:rack")),
@@ -150,7 +150,7 @@ TWO_CLIQUES = [
                 host("b3", 2, clique="b"),
             ],
             {"g-0": "b1", "g-1": "b2", "g-2": "b3"},
-            id="a clique for all members goes before one for as many as are needed",
+            id="a clique for all members takes precedence over one for the minimum",
         ),
         pytest.param(
             a_gang(3, size=2, gpus=2, annotations=CLIQUE),
@@ -395,9 +395,9 @@ def _packs(bins: list[int], items: list[int]) -> bool:
         return True
     first, *others = items
     return any(
-        _packs([*bins[:i], room - first, *bins[i + 1 :]], others)
-        for i, room in enumerate(bins)
-        if room >= first
+        _packs([*bins[:i], free - first, *bins[i + 1 :]], others)
+        for i, free in enumerate(bins)
+        if free >= first
     )
 
 

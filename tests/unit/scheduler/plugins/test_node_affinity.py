@@ -30,7 +30,7 @@ def required(*terms: Json) -> Json:
     return {"affinity": {"nodeAffinity": required}}
 
 
-def asks(key: str, operator: str, *values: str) -> Json:
+def matches(key: str, operator: str, *values: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
@@ -66,29 +66,29 @@ CLUSTER = [
         pytest.param({}, "abcd", id="nothing required"),
         pytest.param({"nodeSelector": {"disk": "ssd"}}, "a", id="a selector"),
         pytest.param({"nodeSelector": {"disk": "ssd", "cores": "16"}}, "", id="all of a selector"),
-        pytest.param(required(asks("disk", "In", "ssd", "hdd")), "ab", id="In"),
-        pytest.param(required(asks("disk", "NotIn", "ssd")), "bcd", id="NotIn holds without it"),
-        pytest.param(required(asks("disk", "Exists")), "ab", id="Exists"),
-        pytest.param(required(asks("disk", "DoesNotExist")), "cd", id="DoesNotExist"),
-        pytest.param(required(asks("cores", "Gt", "8")), "b", id="Gt, and never for a word"),
+        pytest.param(required(matches("disk", "In", "ssd", "hdd")), "ab", id="In"),
+        pytest.param(required(matches("disk", "NotIn", "ssd")), "bcd", id="NotIn holds without it"),
+        pytest.param(required(matches("disk", "Exists")), "ab", id="Exists"),
+        pytest.param(required(matches("disk", "DoesNotExist")), "cd", id="DoesNotExist"),
+        pytest.param(required(matches("cores", "Gt", "8")), "b", id="Gt, and never for a word"),
         pytest.param(
-            required(asks("cores", "Lt", "16")), "a", id="Lt, and never without the label"
+            required(matches("cores", "Lt", "16")), "a", id="Lt, and never without the label"
         ),
-        pytest.param(required(asks("cores", "Gt", "few")), "", id="Gt of a word holds nowhere"),
-        pytest.param(required(asks("cores", "Gt", "-1")), "", id="a label's value has no sign"),
-        pytest.param(required(asks("cores", "Lt", str(2**63))), "", id="no number of 64 bits"),
-        pytest.param(required(asks("disk", "NotIn", "?")), "", id="no value of a label"),
-        pytest.param(required(asks("disk", "In")), "", id="In without values holds nowhere"),
+        pytest.param(required(matches("cores", "Gt", "few")), "", id="Gt of a word holds nowhere"),
+        pytest.param(required(matches("cores", "Gt", "-1")), "", id="a label's value has no sign"),
+        pytest.param(required(matches("cores", "Lt", str(2**63))), "", id="no number of 64 bits"),
+        pytest.param(required(matches("disk", "NotIn", "?")), "", id="no value of a label"),
+        pytest.param(required(matches("disk", "In")), "", id="In without values holds nowhere"),
         pytest.param(
-            required(asks("disk", "Exists", "x")), "", id="Exists with values holds nowhere"
+            required(matches("disk", "Exists", "x")), "", id="Exists with values holds nowhere"
         ),
         pytest.param(
-            required(asks("disk", "Near", "x")), "", id="an unknown operator holds nowhere"
+            required(matches("disk", "Near", "x")), "", id="an unknown operator holds nowhere"
         ),
-        pytest.param(required(asks("nowhere", "In", "x")), "", id="a label that no node has"),
-        pytest.param(required(asks("disk", "In", "nvme")), "", id="a value that no node has"),
+        pytest.param(required(matches("nowhere", "In", "x")), "", id="a label that no node has"),
+        pytest.param(required(matches("disk", "In", "nvme")), "", id="a value that no node has"),
         pytest.param(
-            required(asks("disk", "In", "ssd"), asks("cores", "Gt", "8")),
+            required(matches("disk", "In", "ssd"), matches("cores", "Gt", "8")),
             "ab",
             id="one term of two",
         ),
@@ -105,11 +105,13 @@ CLUSTER = [
             id="all of a term",
         ),
         pytest.param(required({}), "", id="an empty term holds nowhere"),
-        pytest.param(required({}, asks("disk", "Exists")), "ab", id="an empty term does no harm"),
+        pytest.param(
+            required({}, matches("disk", "Exists")), "ab", id="an empty term does no harm"
+        ),
         pytest.param(required(), "", id="required of no term"),
         pytest.param(required(names("NotIn", "a")), "bcd", id="any name but one"),
         pytest.param(
-            {"nodeSelector": {"disk": "ssd"}, **required(asks("cores", "Gt", "8"))},
+            {"nodeSelector": {"disk": "ssd"}, **required(matches("cores", "Gt", "8"))},
             "",
             id="selector and affinity both hold",
         ),
@@ -129,7 +131,7 @@ def test_node_affinity(spec: Json, want: str) -> None:
             {**required(names("In", "a")), "cpu": "9"},
             "",
             f"1 Insufficient cpu, 3 {NOT_NAMED}.",
-            id="the others are not looked at",
+            id="no further filter runs on the other nodes",
         ),
         pytest.param(
             required(names("In", "x")), "", f"4 {NOT_NAMED}.", id="a node that does not exist"
@@ -144,25 +146,25 @@ def test_node_affinity(spec: Json, want: str) -> None:
             required(names("In", "a", "b"), names("In", "c")), "c", "", id="a conflict in one term"
         ),
         pytest.param(
-            required({**names("In", "a"), **asks("disk", "In", "hdd")}),
+            required({**names("In", "a"), **matches("disk", "In", "hdd")}),
             "",
             f"1 {UNMATCHED}, 3 {NOT_NAMED}.",
             id="a named node that does not match",
         ),
         pytest.param(
-            required(names("In", "a"), asks("disk", "In", "tape")),
+            required(names("In", "a"), matches("disk", "In", "tape")),
             "a",
             "",
             id="a term without names opens all nodes",
         ),
         pytest.param(
-            {**required(names("In", "a"), asks("disk", "In", "tape")), "cpu": "9"},
+            {**required(names("In", "a"), matches("disk", "In", "tape")), "cpu": "9"},
             "",
             f"1 Insufficient cpu, 3 {UNMATCHED}.",
             id="a term without names: the others are judged",
         ),
         pytest.param(
-            required({**names("In", "a"), **asks("cores", "Gt", "few")}),
+            required({**names("In", "a"), **matches("cores", "Gt", "few")}),
             "",
             f"1 {UNMATCHED}, 3 {NOT_NAMED}.",
             id="an unreadable term still names its node",
@@ -314,7 +316,7 @@ def test_the_first_filter_that_rejects_gives_the_reason() -> None:
 
 def test_a_changed_label_is_seen() -> None:
     snapshot, memo = Snapshot.of(CLUSTER), Memo()
-    pod = a_pod(**required(asks("cores", "Gt", "8")))
+    pod = a_pod(**required(matches("cores", "Gt", "8")))
     snapshot.put_node(a_node("d", labels={"cores": "9"}))
     snapshot.drop_node("b")
     rows = filters.feasible(snapshot, pod, memo)

@@ -76,9 +76,9 @@ def test_what_is_read(spec: Json, want: list[HostPort]) -> None:
 def test_collisions(held: Json, wanted: Json, collides: bool) -> None:
     snapshot, memo = Snapshot.of([a_node("n")], [(binds("held", held), "n")]), Memo()
     pod = binds("wanted", wanted)
-    told = filters.explain(snapshot, pod, memo).text if collides else ""
+    message = filters.explain(snapshot, pod, memo).text if collides else ""
     fits = bool(filters.feasible(snapshot, pod, memo).any())
-    assert (fits, told) == ((False, TAKEN) if collides else (True, ""))
+    assert (fits, message) == ((False, TAKEN) if collides else (True, ""))
 
 
 def test_a_port_that_two_pods_hold_is_free_when_both_are_gone() -> None:

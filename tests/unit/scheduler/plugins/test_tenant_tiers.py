@@ -185,17 +185,17 @@ def test_facts_follow_nodes_and_tables() -> None:
     )
 
 
-def test_replicas_that_ask_for_it_are_balanced_over_zones() -> None:
+def test_replicas_that_request_it_are_balanced_over_zones() -> None:
     zones = {"a1": "a", "a2": "a", "a3": "a", "b1": "b", "c1": "c"}
     nodes = [
         a_node(name, cpu="16", labels={vocabulary.ZONE_LABEL: zone}) for name, zone in zones.items()
     ]
     snapshot = Snapshot.of(nodes)
-    asked = {vocabulary.SPREAD_ZONES_ANNOTATION: "true"}
+    spread_over_zones = {vocabulary.SPREAD_ZONES_ANNOTATION: "true"}
     found = []
     for i in range(6):
         labels = {"app": "web", "pod-template-hash": str(i)}
-        pod = a_pod(f"p{i}", labels=labels, annotations=asked)
+        pod = a_pod(f"p{i}", labels=labels, annotations=spread_over_zones)
         plan = planner.plan(units([pod])[0], snapshot)
         assert isinstance(plan, Placed)
         snapshot.charge(pod, plan.placements[0].node)

@@ -158,7 +158,7 @@ class Scene:
         ]
 
     def requests_in_full(self) -> list[tuple[int, Json]]:
-        """(how many, what each asks for) of the one request that stands, fewest first."""
+        """(how many, what each requests) of the only ProvisioningRequest, fewest first."""
         (request,) = self.store.requests.values()
         found = []
         for row in request["spec"]["podSets"]:

@@ -1,4 +1,4 @@
-"""Who asks for nodes, what is done about requests, and how the objects look: values alone."""
+"""Which gangs request nodes, what happens to requests, and the objects as written: values alone."""
 
 from typing import Any
 
@@ -51,7 +51,11 @@ STANDS = a_request()
             id="the request is for other pods: it is deleted first",
         ),
         pytest.param(
-            "wants", [OTHER, STANDS], 0, Step(delete=(OTHER,)), id="one too many stands: it goes"
+            "wants",
+            [OTHER, STANDS],
+            0,
+            Step(delete=(OTHER,)),
+            id="one request too many: it is deleted",
         ),
         pytest.param("wants", [FAILED], 1059, Step(), id="failed: the pause is waited out"),
         pytest.param(
@@ -59,7 +63,7 @@ STANDS = a_request()
             [FAILED],
             1060,
             Step(attempt=2, delete_after=(FAILED,)),
-            id="failed and paused: the next stands before the failed one goes",
+            id="failed and paused: the next is created before the failed one is deleted",
         ),
         pytest.param("wants", [THIRD], 1239, Step(), id="the third pause is four times as long"),
         pytest.param(
@@ -69,7 +73,7 @@ STANDS = a_request()
             Step(delete=(FAILED,)),
             id="stopped between making the next and deleting the failed one",
         ),
-        pytest.param("waits", [], 0, Step(), id="who only waits asks for nothing"),
+        pytest.param("waits", [], 0, Step(), id="a gang that only waits requests nothing"),
         pytest.param("waits", [OTHER, FAILED], 9e9, Step(), id="and keeps what stands"),
         pytest.param(
             "done", [STANDS, OTHER], 0, Step(delete=(OTHER, STANDS)), id="who is done drops all"
@@ -130,7 +134,7 @@ BAD = {"numa": "sideways"}
             {},
             SHORT,
             [],
-            id="a member that it needs asks in vain",
+            id="no node could help a member that it needs",
         ),
         pytest.param(
             [a_pod(f"g-{i}", gang=("g", 33), cpu=str(i + 1)) for i in range(33)],
@@ -303,7 +307,7 @@ def test_the_objects_of_a_gang() -> None:
             [stored(f"h-{i}", i + 5) for i in range(3)], "c", True, id="other pods, alike"
         ),
         pytest.param(THREE[:2], "c", False, id="fewer"),
-        pytest.param([*THREE[:2], stored("g-2", 2, cpu="2")], "c", False, id="one asks for more"),
+        pytest.param([*THREE[:2], stored("g-2", 2, cpu="2")], "c", False, id="one requests more"),
         pytest.param(THREE, "d", False, id="of another class"),
     ],
 )

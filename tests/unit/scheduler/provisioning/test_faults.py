@@ -85,11 +85,11 @@ def test_a_failed_delete_is_retried() -> None:
         scene.gang(2)
         await scene.passes(5)
         scene.store.delete_faults.append(errors.Retry("busy"))
-        await the_pair_goes(scene)
+        await the_pair_is_deleted(scene)
         await scene.passes(10)
         return scene.store.requests, scene.store.templates
 
-    async def the_pair_goes(scene: Scene) -> None:
+    async def the_pair_is_deleted(scene: Scene) -> None:
         for number in range(2):
             scene.bench.delete(f"g-{number}")
 

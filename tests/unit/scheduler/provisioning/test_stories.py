@@ -1,4 +1,4 @@
-"""Gangs that ask for nodes through the whole cycle, an autoscaler played by hand."""
+"""Gangs that request nodes through the whole cycle, an autoscaler played by hand."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -34,7 +34,7 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
         scene.bench.node("n", cpu="1")
         scene.gang(3)
         await scene.passes(10)
-        asked = scene.requested()
+        requested = scene.requested()
         scene.answer("Provisioned", "nodes are coming")
         await scene.passes(2)
         waiting = scene.requested(), scene.bench.scheduler.explain("ns", "g-0")
@@ -42,11 +42,11 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
         await scene.bench.settle(1.0)
         scene.bench.show_all()
         await scene.passes(3)
-        return asked, waiting, scene
+        return requested, waiting, scene
 
-    asked, (still, why), scene = play(run)
+    requested, (still, why), scene = play(run)
     (name,) = {note.split()[1] for note in scene.event_notes("ProvisioningRequested")}
-    assert (asked, still) == ([("1", [3])], [("1", [3])])
+    assert (requested, still) == ([("1", [3])], [("1", [3])])
     assert why["provisioning"] == [
         f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming"
     ]
@@ -105,8 +105,8 @@ def test_a_failed_request_is_reported_and_the_pause_doubles() -> None:
 story = Stories()
 
 
-@story([], None, id="members go and stay away")
-async def members_go(scene: Scene) -> None:
+@story([], None, id="members are deleted and stay away")
+async def members_are_deleted(scene: Scene) -> None:
     scene.bench.delete("g-0")
 
 
@@ -117,8 +117,8 @@ async def one_is_made_anew(scene: Scene) -> None:
     scene.bench.pod("h-0", gang=("g", 3), labels=TENANT)
 
 
-@story([], None, id="the gang goes")
-async def the_gang_goes(scene: Scene) -> None:
+@story([], None, id="the gang is deleted")
+async def the_gang_is_deleted(scene: Scene) -> None:
     for number in range(3):
         scene.bench.delete(f"g-{number}")
 
@@ -143,25 +143,25 @@ async def the_gang_grows(scene: Scene) -> None:
 
 
 @story([], None, id="no node would help any more")
-async def a_member_that_it_needs_asks_in_vain(scene: Scene) -> None:
+async def no_node_could_help_a_member_that_it_needs(scene: Scene) -> None:
     scene.bench.delete("g-0")
     scene.bench.pod("h-0", gang=("g", 3), labels=TENANT, numa="sideways")
 
 
-async def others_go_for_it(scene: Scene) -> None:
+async def victims_are_evicted_for_it(scene: Scene) -> None:
     scene.bench.pod("low", cpu="3", node="m", owner="job", priority=-1)
     scene.bench.node("m", cpu="3")
 
 
 @story([], None, id="capacity becomes free")
-async def room_comes_by_itself(scene: Scene) -> None:
+async def capacity_becomes_free(scene: Scene) -> None:
     scene.bench.node("m", cpu="3")
     await scene.bench.settle(1.0)
     scene.bench.show_all()
 
 
 @story([], None, id="it is whole, and one more member waits")
-async def room_comes_for_what_it_needs(scene: Scene) -> None:
+async def capacity_for_its_minimum_becomes_free(scene: Scene) -> None:
     scene.bench.pod("g-3", gang=("g", 3), labels=TENANT)
     scene.bench.node("m", cpu="2")
     await scene.bench.settle(12.0)
@@ -193,8 +193,8 @@ def test_requests_follow_the_gang(
         last = {obj["metadata"]["uid"] for obj in scene.store.requests.values()}
         return scene.requested(), last and last == first, len(scene.store.templates)
 
-    asked, is_same, templates = play(run)
-    assert (asked, is_same or None, templates) == (want, same or None, len(want))
+    requested, is_same, templates = play(run)
+    assert (requested, is_same or None, templates) == (want, same or None, len(want))
 
 
 def test_no_request_while_victims_terminate_for_the_gang() -> None:
@@ -208,8 +208,8 @@ def test_no_request_while_victims_terminate_for_the_gang() -> None:
         await scene.passes(10)
         return scene.bench.api.evicted, scene.requested(), await scene.reasons()
 
-    evicted, asked, reasons = play(run)
-    assert (evicted, asked) == (["low"], [])
+    evicted, requested, reasons = play(run)
+    assert (evicted, requested) == (["low"], [])
     assert reasons == all_of(2, "Unschedulable")
 
 
@@ -219,7 +219,7 @@ def test_an_existing_request_stays_while_victims_terminate_for_the_gang() -> Non
         scene.bench.node("n", cpu="1")
         scene.gang(3)
         await scene.passes(5)
-        await others_go_for_it(scene)
+        await victims_are_evicted_for_it(scene)
         await scene.passes(70)
         return scene.bench.api.evicted, scene.requested(), await scene.reasons()
 
@@ -232,7 +232,7 @@ def test_no_request_if_preemption_comes_first() -> None:
         scene.bench.node("n", cpu="1")
         scene.gang(3)
         await scene.passes(1)
-        await others_go_for_it(scene)
+        await victims_are_evicted_for_it(scene)
         scene.bench.node("x", cpu="1")  # tries the gang once more
         await scene.passes(20)
         return scene.bench.api.evicted, scene.requested()
@@ -243,8 +243,10 @@ def test_no_request_if_preemption_comes_first() -> None:
 @pytest.mark.parametrize(
     ("seconds", "want"),
     [
-        pytest.param(3, [], id="members may still come, others go, or a start be promised"),
-        pytest.param(5, [("1", [2])], id="then nodes are asked for"),
+        pytest.param(
+            3, [], id="members may still come, victims be evicted, or a start be reserved"
+        ),
+        pytest.param(5, [("1", [2])], id="then the controller requests nodes"),
     ],
 )
 def test_the_controller_waits_before_it_requests_nodes(seconds: int, want: list[Any]) -> None:
@@ -260,8 +262,8 @@ def test_the_controller_waits_before_it_requests_nodes(seconds: int, want: list[
 @pytest.mark.parametrize(
     ("lasts", "want"),
     [
-        pytest.param("90s", [], id="a start promised soon is waited for"),
-        pytest.param("1h", [("1", [3])], id="one promised late is not"),
+        pytest.param("90s", [], id="a start reserved soon is waited for"),
+        pytest.param("1h", [("1", [3])], id="one reserved late is not"),
     ],
 )
 def test_no_request_if_the_gang_starts_soon(lasts: str, want: list[Any]) -> None:
@@ -316,7 +318,7 @@ def test_pods_are_unschedulable_again_if_the_kind_is_removed() -> None:
         scene = Scene()
         scene.gang(2)
         await scene.passes(5)
-        asked = await scene.reasons()
+        waiting = await scene.reasons()
         scene.store.requests.clear()
         scene.controller.served(False)
         scene.show()
@@ -326,7 +328,7 @@ def test_pods_are_unschedulable_again_if_the_kind_is_removed() -> None:
         scene.controller.use(resources.PROVISIONING_REQUESTS)
         scene.bench.pod("g-2", gang=("g", 2))
         await scene.passes(20)
-        return asked, alone, scene.requested()
+        return waiting, alone, scene.requested()
 
     assert play(run) == (
         all_of(2, "WaitingForProvisioning"),
@@ -356,14 +358,14 @@ def test_a_request_includes_members_that_a_leader_will_create() -> None:
             annotations={vocabulary.GANG_MEMBERS_ANNOTATION: "cpu=2,nvidia.com/gpu=1"},
         )
         await scene.passes(10)
-        asked = scene.requests_in_full()
+        requested = scene.requests_in_full()
         owners = [row["metadata"]["ownerReferences"] for row in scene.store.requests.values()]
         reasons = await scene.reasons()
         scene.bench.node("m", cpu="4", gpus=2)
         await scene.bench.settle(1.0)
         scene.bench.show_all()
         await scene.passes(3)
-        return asked, owners, reasons, scene.bench.api.nodes(), scene.requested()
+        return requested, owners, reasons, scene.bench.api.nodes(), scene.requested()
 
     member = {"cpu": "2", "nvidia.com/gpu": "1"}
     assert play(run) == (

@@ -1,4 +1,4 @@
-"""Units over quota by limit: which a pass looks at, in which order, and that none is left out."""
+"""Units over quota by limit: which a pass inspects, in which order, and that none is left out."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ def test_a_limit_that_nothing_released_has_no_pass() -> None:
         pytest.param(GROUP, "b1 c1 b2 c2", id="the first of each tenant, then the second"),
     ],
 )
-def test_a_pass_looks_at_the_units_of_its_limit_in_planning_order(limit: Limit, order: str) -> None:
+def test_a_pass_inspects_the_units_of_its_limit_in_planning_order(limit: Limit, order: str) -> None:
     units = some_units()
     units.released(limit)
     assert (units.passes(), names(units, limit), names(units, limit)) == ([limit], order, "")
@@ -93,7 +93,7 @@ def test_the_smallest_request_of_a_limit() -> None:
     assert [*least, units.least(CPU)] == [2, 4, None]
 
 
-def test_units_of_the_unknown_kind_are_looked_at_after_any_change_each_once() -> None:
+def test_units_of_the_unknown_kind_are_inspected_after_any_change_each_once() -> None:
     units = some_units()
     units.add(key("v"), "b", rank(0), None, 0)
     units.any_released()
@@ -117,7 +117,7 @@ def test_a_unit_that_exceeds_another_limit_waits_for_that_one() -> None:
 
 @dataclass
 class Model:
-    """Which units wait for which limit, and which of them the next pass has to look at."""
+    """Which units wait for which limit, and which of them the next pass has to inspect."""
 
     limit: dict[UnitKey, Limit | None] = field(default_factory=dict)
     due: set[UnitKey] = field(default_factory=set)
@@ -129,13 +129,13 @@ STEPS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(KEYS), st.sampled_from(LIMITS)),
     st.tuples(st.just("discard"), st.sampled_from(KEYS), st.none()),
     st.tuples(st.just("release"), st.none(), st.sampled_from(LIMITS)),
-    st.tuples(st.just("look"), st.none(), st.sampled_from(LIMITS)),
+    st.tuples(st.just("inspect"), st.none(), st.sampled_from(LIMITS)),
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=60))
-def test_every_unit_of_a_released_limit_is_looked_at_and_nothing_is_kept(
+def test_every_unit_of_a_released_limit_is_inspected_and_nothing_is_kept(
     steps: list[tuple[str, UnitKey | None, Limit | None]],
 ) -> None:
     units, model = OverQuotaUnits(by_name), Model()
@@ -151,7 +151,7 @@ def test_every_unit_of_a_released_limit_is_looked_at_and_nothing_is_kept(
         elif what == "release":
             units.any_released() if limit is None else units.released(limit)
             model.due |= {each for each, own in model.limit.items() if own == limit}
-        elif what == "look":
+        elif what == "inspect":
             drawn = units.unknown() if limit is None else iter(())
             if limit in units.passes() and limit is not None:
                 drawn = units.in_order(limit)

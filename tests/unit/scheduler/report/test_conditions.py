@@ -1,4 +1,4 @@
-"""What the conditions of pods without a node tell autoscalers: who is helped by another one."""
+"""What the conditions of pods without a node tell autoscalers: which pods another node helps."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -95,18 +95,18 @@ async def the_quota_covers_none(scene: Scene) -> None:
         pytest.param(the_quota_covers_none, all_of(2, "QuotaExceeded"), id="no member over quota"),
     ],
 )
-@pytest.mark.parametrize("asking", [False, True], ids=["seen as pods", "asked for"])
+@pytest.mark.parametrize("provisioning", [False, True], ids=["seen as pods", "requested"])
 def test_which_members_are_unschedulable(
-    story: Callable[[Scene], Awaitable[None]], want: dict[str, str], asking: bool
+    story: Callable[[Scene], Awaitable[None]], want: dict[str, str], provisioning: bool
 ) -> None:
     async def run() -> dict[str, str]:
-        scene = Scene(served=asking)
+        scene = Scene(served=provisioning)
         scene.bench.node("n", cpu="0")
         await story(scene)
         await scene.bench.settle()
         return await scene.reasons()
 
-    if asking and story is not members_above_the_minimum:
+    if provisioning and story is not members_above_the_minimum:
         want = {
             name: "WaitingForProvisioning" if reason == "Unschedulable" else reason
             for name, reason in want.items()

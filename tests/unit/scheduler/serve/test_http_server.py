@@ -31,10 +31,10 @@ def root_logger() -> Iterator[logging.Logger]:
     ],
 )
 def test_probes(path: str, missing: str, want: tuple[int, str]) -> None:
-    assert asyncio.run(ask(path, missing)) == want
+    assert asyncio.run(get(path, missing)) == want
 
 
-async def ask(path: str, missing: str) -> tuple[int, str]:
+async def get(path: str, missing: str) -> tuple[int, str]:
     metrics = Metrics()
     metrics.watch("nodes", "Nodes.", lambda: 3.0)
     metrics.watch_each("pending_pods", "Pods.", "state", ["active"], lambda _: 2.0)
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 def test_metrics_have_the_product_prefix_and_gauges_are_read_on_scrape() -> None:
-    status, text = asyncio.run(ask("/metrics", ""))
+    status, text = asyncio.run(get("/metrics", ""))
     names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[:1] != "#"}
     assert status == 200
     assert all(name.startswith(("kubenexus_scheduler_", "kubenexus_gang_")) for name in names)

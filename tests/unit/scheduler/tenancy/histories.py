@@ -35,7 +35,7 @@ from tests.unit.scheduler.tenancy.random_clusters import (
 
 
 class Api(FakeApiServer):
-    """Looks at the limits at every bind: pods count until they are gone, ending or not."""
+    """Checks the limits at every bind: pods count until they are deleted, terminating or not."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Api(FakeApiServer):
         self.workloads: dict[str, Workload] = {}  # unit -> what came
         self.broken: list[str] = []
         self.entitled: set[str] = set()
-        """Units that were within a promise when the first of their pods was bound."""
+        """Units that were within a guarantee when the first of their pods was bound."""
         self._met: set[str] = set()
 
     async def bind(self, namespace: str, pod: str, *args: Any, **more: Any) -> None:
@@ -54,10 +54,10 @@ class Api(FakeApiServer):
         try:
             await super().bind(namespace, pod, *args, **more)
         finally:
-            self.look()
+            self.check_limits()
 
     def within(self, workload: Workload) -> bool:
-        """Whether all that the wish needs at the least is within a promise."""
+        """Whether the minimum of the workload is within a guarantee."""
         return any(
             self.scenario.guaranteed(member)
             and self.used(member) + workload.minimum <= self.scenario.guaranteed(member)
@@ -71,22 +71,22 @@ class Api(FakeApiServer):
             if member in self.scenario.limits
         )
 
-    def look(self) -> None:
+    def check_limits(self) -> None:
         for member, allowed in self.scenario.limits.items():
             if member != GROUP or self.scenario.grouped:
                 used = self.used(member)
                 if used > allowed:
                     self.broken.append(f"{member} uses {used} of {allowed}")
 
-    def used(self, member: str, *, going: bool = True) -> int:
-        """With or without what is going already."""
+    def used(self, member: str, *, terminating: bool = True) -> int:
+        """GPUs of bound pods; with or without those of terminating pods."""
         tenants_of = self.scenario.tenants_of(member)
         return sum(
             gpus_of(pod)
             for pod in self.pods.values()
             if pod["spec"].get("nodeName")
             and pod["metadata"]["labels"][vocabulary.TENANT_LABEL] in tenants_of
-            and (going or not pod["metadata"].get("deletionTimestamp"))
+            and (terminating or not pod["metadata"].get("deletionTimestamp"))
         )
 
 
@@ -99,7 +99,7 @@ Watcher = Callable[["Story"], None]
 
 
 class Story:
-    """`before` is called before every look of the scheduler, `rest` when all that is due is done."""
+    """`rest` is called when the scheduler has done all that is due."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Story:
         self.lost: dict[str, float] = {}  # node -> when
         self.ended: dict[str, float] = {}  # pod -> when
         self._bound: dict[str, float] = {}  # pod -> when
-        self._going: dict[str, float] = {}  # pod -> when it is gone
+        self._terminating: dict[str, float] = {}  # pod -> when it is deleted
         self.benches = [self.bench]
         self._rest = rest
 
@@ -149,7 +149,7 @@ class Story:
 
     def _next(self) -> float:
         due = self.bench.scheduler._next_at()
-        soonest = [*self._ends().values(), *self._going.values()]
+        soonest = [*self._ends().values(), *self._terminating.values()]
         if due is not None:
             soonest.append(max(due, self.bench.now + 0.5))
         return min(soonest, default=float("inf"))
@@ -267,11 +267,11 @@ class Story:
             self._rest(self)
 
     def _pass(self) -> None:
-        """Whose time is up goes."""
+        """Ends the pods whose run time or grace period is over."""
         for name, at in self._ends().items():
             if at <= self.bench.now:
                 self._end(name)
-        for name, at in list(self._going.items()):
+        for name, at in list(self._terminating.items()):
             if at <= self.bench.now:
                 self._end(name)
 
@@ -286,9 +286,9 @@ class Story:
                 self.starts.setdefault(unit_of(name), now)
                 began = datetime.fromtimestamp(int(now), UTC).isoformat()
                 pod["status"] = {**pod["status"], "phase": "Running", "startTime": began}
-            if pod["metadata"].get("deletionTimestamp") and name not in self._going:
+            if pod["metadata"].get("deletionTimestamp") and name not in self._terminating:
                 fresh = True
-                self._going[name] = now + self.scenario.grace
+                self._terminating[name] = now + self.scenario.grace
         if fresh:
             self.bench.show_all()
         return fresh
@@ -303,7 +303,7 @@ class Story:
     def _end(self, name: str) -> None:
         self.ended[name] = self.bench.now
         self._bound.pop(name, None)
-        self._going.pop(name, None)
+        self._terminating.pop(name, None)
         if name in self.api.pods:
             self.bench.delete(name)
 

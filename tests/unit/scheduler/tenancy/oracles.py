@@ -96,13 +96,13 @@ def victim_groups(pods: Iterable[Pod], *, placed: Iterable[Pod]) -> list[VictimG
     gangs = sorted({pod.gang.key for pod in own if pod.gang is not None})
     for gang in gangs:
         alive = [pod for pod in placed if _in(pod, gang) and not pod.terminating]
-        going = [pod for pod in own if _in(pod, gang)]
+        members = [pod for pod in own if _in(pod, gang)]
         size = max(pod.gang.min_available or 1 for pod in alive if pod.gang is not None)
-        going.sort(key=lambda pod: (pod.created, pod.uid), reverse=True)
+        members.sort(key=lambda pod: (pod.created, pod.uid), reverse=True)
         above = max(0, len(alive) - size)
-        found += [(pod,) for pod in going[:above]]
-        if len(going) > above:
-            found.append(tuple(going[above:]))
+        found += [(pod,) for pod in members[:above]]
+        if len(members) > above:
+            found.append(tuple(members[above:]))
     return found
 
 
@@ -133,12 +133,12 @@ def needless_victims(
     return found
 
 
-def _follows(group: VictimGroup, going: frozenset[str], pods: Sequence[Pod]) -> bool:
+def _follows(group: VictimGroup, evicted: frozenset[str], pods: Sequence[Pod]) -> bool:
     """Evicted because the rest of its gang is."""
     gang = group[0].gang
     bound_members = [pod for pod in pods if gang is not None and _in(pod, gang.key)]
     alive = [pod for pod in bound_members if not pod.terminating and pod not in group]
-    return bool(alive) and all(pod.uid in going for pod in alive) and len(group) == 1
+    return bool(alive) and all(pod.uid in evicted for pod in alive) and len(group) == 1
 
 
 def _in(pod: Pod, gang: GangKey) -> bool:
@@ -195,7 +195,9 @@ def _keeps_guarantees(story: Story, workload: Workload, choice: Sequence[VictimG
         foreign = [pod for pod in own if pod.attributes.tenant != workload.tenant]
         if not foreign:
             continue
-        left = story.api.used(member, going=False) - sum(pod.spec.host_request.gpus for pod in own)
+        left = story.api.used(member, terminating=False) - sum(
+            pod.spec.host_request.gpus for pod in own
+        )
         if workload.tenant in story.scenario.tenants_of(member):
             left += workload.minimum
         if left < story.scenario.guaranteed(member):
@@ -232,7 +234,7 @@ def record(story: Story) -> list[Preemption]:
     """Every preemption of this scheduler from now on."""
     preemptions: list[Preemption] = []
     preempting = story.bench.scheduler.tenancy.preemption
-    consider: Callable[[Unit], bool] = preempting.preempt
+    preempt: Callable[[Unit], bool] = preempting.preempt
     evaluator = preempting._evaluator
     search = evaluator.search
     displaced: list[GangKey] = []
@@ -244,17 +246,17 @@ def record(story: Story) -> list[Preemption]:
         displaced.extend(plan.displaced if plan is not None else ())
         return plan
 
-    def looked(unit: Unit) -> bool:
+    def recorded(unit: Unit) -> bool:
         displaced.clear()
         known, state = preempting.in_progress(unit.key), ClusterState.of(story)
-        found = consider(unit)
+        found = preempt(unit)
         if found and not known:
             number = len(story.events_of(events.PREEMPTED))
             preemptions.append(Preemption(unit, state, number, displaced=tuple(displaced)))
         return found
 
     evaluator.search = searched  # type: ignore[method-assign]
-    preempting.preempt = looked  # type: ignore[method-assign]  # looks over its shoulder
+    preempting.preempt = recorded  # type: ignore[method-assign]  # records each call
     return preemptions
 
 

@@ -1,4 +1,4 @@
-"""Tables follow policy files and objects; a faulty set changes nothing and is told."""
+"""Tables follow policy files and objects; a faulty set changes nothing and is reported."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ SHIPPED = "clique fabric rack zone region"
         pytest.param([put(GOOD), put(OTHER)], ["row", "row hall"], id="narrowest first"),
         pytest.param([put(GOOD), put(GOOD)], ["row", "-"], id="the same again"),
         pytest.param(
-            [put(GOOD), delete(GOOD)], ["row", "clique rack fabric zone"], id="an object goes"
+            [put(GOOD), delete(GOOD)], ["row", "clique rack fabric zone"], id="an object is deleted"
         ),
         pytest.param(
             [put(GOOD), put(BAD), put(OTHER)],

@@ -319,10 +319,11 @@ def exhaustive_search(rows: list[Json], taken: set[str], specs: list[ClaimSpec])
     slots = [(claim, request) for claim, spec in enumerate(specs) for request in spec.requests]
     for alternatives in product(*(request.alternatives for _, request in slots)):
         pools = []
-        for ask in alternatives:
-            kind = next((k for k in KINDS if ask.selectors and f'"{k}"' in ask.selectors[0]), "")
+        for alternative in alternatives:
+            selector = alternative.selectors[0] if alternative.selectors else ""
+            kind = next((k for k in KINDS if f'"{k}"' in selector), "")
             fit = [row for row in free if not kind or row["attributes"]["model"]["string"] == kind]
-            pools.append(list(combinations(fit, ask.count)))
+            pools.append(list(combinations(fit, alternative.count)))
         for chosen in product(*pools):
             names = [row["name"] for group in chosen for row in group]
             if len(set(names)) == len(names) and _satisfied(specs, slots, chosen):

@@ -97,7 +97,7 @@ def test_both_engines_agree_on_plain_selectors(name: str) -> None:
 
 
 class CountingEngine:
-    """Compiles nothing, and counts how often it is asked to."""
+    """Compiles nothing, and counts how often it is called."""
 
     def __init__(self) -> None:
         self.compiled = 0

@@ -65,8 +65,8 @@ def _numbers(snapshot: Snapshot, pod: Pod, node: str) -> str:
     assert not decision.unmatched
     return "".join(
         pick.device.device.removeprefix("gpu-")
-        for _, allotment in decision.claims
-        for pick in (allotment.picks if allotment else ())
+        for _, allocation in decision.claims
+        for pick in (allocation.picks if allocation else ())
     )
 
 
@@ -157,7 +157,7 @@ PAIR = [a_pod_with_claims(f"p{n}", "one", gang=("g", 2)) for n in range(2)]
             [claim_json("one", deletionTimestamp="2026-01-01T00:00:00Z")],
             [a_pod_with_claims("p", "one")],
             '0/3 nodes are available: resourceclaim "one" is being deleted.',
-            id="a claim that goes",
+            id="a claim that is being deleted",
         ),
         pytest.param(
             [claim_json("one", exactly("r", class_name="none"))],

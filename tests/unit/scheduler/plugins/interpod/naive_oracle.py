@@ -32,7 +32,7 @@ class OracleCluster:
         for pod in pods:
             self.on[pod["spec"]["nodeName"]].append(pod)
 
-    # --- who may go where ---
+    # --- which nodes may take which pods ---
 
     def reasons(self, pod: Json) -> dict[str, str]:
         """node -> why it rejects the pod, or "" """
@@ -103,10 +103,10 @@ class OracleCluster:
         ]
         if all(any(in_same_domain(node, one, term) for one in matching) for term in affinity):
             return True
-        somebody = any(
+        in_any_domain = any(
             term["topologyKey"] in labels_of(one) for one in matching for term in affinity
         )
-        return not somebody and all(self._selects_pod(pod, term, pod) for term in affinity)
+        return not in_any_domain and all(self._selects_pod(pod, term, pod) for term in affinity)
 
     def _all_pods(self) -> list[tuple[Json, Json]]:
         return [(node, pod) for node in self.nodes for pod in self.on[name_of(node)]]

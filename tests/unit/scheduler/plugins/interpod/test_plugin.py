@@ -145,7 +145,7 @@ def test_more_selectors_than_the_cache_holds_still_count(monkeypatch: pytest.Mon
 
 
 def test_a_count_opened_before_or_after_a_pod_is_the_same() -> None:
-    """Also by a selector of several values, and on rows that did not exist when it was asked."""
+    """Also by a selector of several values, and on rows that were added after it was opened."""
     either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "x"]}]}
     pod = a_labelled_pod("p", affinity=anti_affinity(term(HOST, either)))
     snapshot = a_snapshot((a_labelled_pod("e"), "a1"))

@@ -60,7 +60,9 @@ def test_counts_without_pods_take_no_columns_and_are_never_dropped() -> None:
     assert counts.count(selecting(app="a0"), with_terminating=True) is opened[0]
 
 
-def test_beyond_the_bound_the_counts_unused_for_longest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_bound_the_counts_unused_for_longest_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pod_counts, "_MOST", 100)
     counts = PodCounts(a_table(1), NamespaceLabels())
     counts.charge(a_pod("p", labels={"app": "a0", "team": "t"}), 0)

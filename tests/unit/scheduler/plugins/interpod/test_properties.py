@@ -245,7 +245,7 @@ def test_counts_do_not_depend_on_when_a_selector_is_known(
 
 
 def with_events(cluster: OracleCluster, wanted: list[Pod]) -> Snapshot:
-    """Asked about the pods all the while, with namespaces that are labelled anew at the end."""
+    """Filters every wanted pod after each charge; namespaces are labelled anew at the end."""
     snapshot = a_snapshot(cluster)
     for name in ("ns", "bare"):
         snapshot.interpod.put_namespace(name, (("team", "green"),))

@@ -11,7 +11,7 @@ The rules, once more and independently of the scheduler:
     spread        isolated: no two members on one NUMA node
     level         all members on hosts that name the same domain; a host that names none is out
 
-`exists` asks CP-SAT for any placement. `invariants` checks one plan.
+`exists` searches any placement with CP-SAT. `invariants` checks one plan.
 """
 
 from collections.abc import Mapping
@@ -90,8 +90,8 @@ class _Inside:
         for name in AMOUNTS:
             capacity = sum(getattr(zone, name) for zone in self.host.zones)
             capacity -= sum(getattr(pod, name) for pod in self.here)
-            asked = sum(getattr(member, name) * here for member, here in self.on.items())
-            self.model.add(asked <= capacity)
+            requested = sum(getattr(member, name) * here for member, here in self.on.items())
+            self.model.add(requested <= capacity)
 
     def _member(self, member: Member) -> None:
         zones = range(len(self.host.zones))

@@ -134,13 +134,13 @@ def draw(seed: int, *, levels: bool = True, spreads: bool = True) -> Instance:
 
 
 def load(instance: Instance) -> float:
-    """The largest part of any free resource of the whole cluster that the needed members ask."""
+    """The largest part of any free resource of the cluster that the needed members request."""
     shares: list[float] = []
     for name in ("cpu", "memory", "gpus"):
         capacity = sum(getattr(zone, name) for host in instance.hosts for zone in host.zones)
         taken = sum(getattr(pod, name) for pod in instance.running_pods)
-        asked = sum(sorted(getattr(one, name) for one in instance.members)[: instance.need])
-        shares.append(asked / max(capacity - taken, 0.5))
+        requested = sum(sorted(getattr(one, name) for one in instance.members)[: instance.need])
+        shares.append(requested / max(capacity - taken, 0.5))
     return max(shares)
 
 

@@ -67,9 +67,9 @@ def _on_host(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     for name in AMOUNTS:
         capacity = sum(getattr(zone, name) for zone in host.zones)
         held = sum(getattr(pod, name) for pod in instance.running_pods if pod.host == host.name)
-        asked = sum(getattr(member, name) for member, _ in rows)
-        if asked and held + asked > capacity:
-            yield f"{held + asked} of {capacity} {name} are held"
+        requested = sum(getattr(member, name) for member, _ in rows)
+        if requested and held + requested > capacity:
+            yield f"{held + requested} of {capacity} {name} are held"
     for member, body in rows:
         yield from _own_policy(host, member, body)
     yield from _gpus(instance, host, rows)
@@ -89,7 +89,7 @@ def _own_policy(host: Host, member: Member, body: Mapping[str, Any]) -> Iterator
         yield f"{member.name} ({member.policy}) sits on {zones}"
     want = (member.cpu * 1000, member.memory * GIB, member.gpus)
     if (sum(body.get("cpu", [])), sum(body.get("memory", [])), len(gpus)) != want:
-        yield f"{member.name} asks for {want} and is given {body}"
+        yield f"{member.name} requests {want} and is given {body}"
     if elsewhere := [i for i in gpus if not any(i in host.gpus_of(zone) for zone in zones)]:
         yield f"{member.name} on {zones} has GPUs {elsewhere} of other NUMA nodes"
     if body.get("isolated", False) is not (member.policy == "isolated"):
@@ -144,4 +144,4 @@ def _company(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
         if not body.get("numa") and (closed or apart):
             yield f"{member.name} sits anywhere on a host that keeps others apart"
     if apart and (shared := sorted(zone for zone, count in bound_members.items() if count > 1)):
-        yield f"mates share NUMA nodes {shared}"
+        yield f"members share NUMA nodes {shared}"

@@ -148,7 +148,7 @@ def holding(*gpus: int) -> PodUsage:
             Assignment((), (2, 3)),
             id="GPUs alone",
         ),
-        pytest.param(ALONE, [], HostRequest(cpu=1000), 0, NO_ASSIGNMENT, id="no GPU asked for"),
+        pytest.param(ALONE, [], HostRequest(cpu=1000), 0, NO_ASSIGNMENT, id="no GPU requested"),
         pytest.param(
             ALONE,
             [holding(0, 1, 2, 3, 4, 5), PodUsage(0, 0, 1)],

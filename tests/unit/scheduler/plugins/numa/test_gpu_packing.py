@@ -103,7 +103,7 @@ def chosen(nodes: list[Node], pods: list[tuple[Pod, str]], *members: Pod) -> set
             [held("a", 4), held("b", 4)],
             {"gpus": 1, "cpu": "1"},
             "b",
-            id="a pod that needs little goes where little is left",
+            id="a small pod is placed where little is left",
         ),
         pytest.param(
             [host("a"), host("b")],

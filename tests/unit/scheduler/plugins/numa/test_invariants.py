@@ -88,7 +88,7 @@ GANGS = st.builds(
 
 @dataclass(frozen=True)
 class Live:
-    """A pod with a node: what it asked for, and its object as the API server keeps it."""
+    """A pod with a node: what it requests, and its object as the API server keeps it."""
 
     member: Member
     gang: str
@@ -138,11 +138,11 @@ class Hosts(RuleBasedStateMachine):
     @rule(
         kinds=st.lists(KINDS, min_size=1, max_size=2),
         count=st.integers(1, 4),
-        wish=GANGS,
+        constraints=GANGS,
         all_needed=st.booleans(),
     )
     def a_gang_comes(
-        self, kinds: list[Member], count: int, wish: Instance, all_needed: bool
+        self, kinds: list[Member], count: int, constraints: Instance, all_needed: bool
     ) -> None:
         self.number += 1
         name = f"g{self.number}"
@@ -150,7 +150,7 @@ class Hosts(RuleBasedStateMachine):
             replace(kinds[index % len(kinds)], name=f"{name}-{index}") for index in range(count)
         ]
         need = count if all_needed else 1
-        self.gangs[name] = replace(wish, need=need)
+        self.gangs[name] = replace(constraints, need=need)
         self._place(name, members)
 
     @rule(kind=KINDS)
@@ -229,13 +229,13 @@ class Hosts(RuleBasedStateMachine):
         plan = planner.plan(unit, self.cache.snapshot, memo=self.memo, bound_members=bound_members)
         fresh = planner.plan(unit, self.cache.snapshot, bound_members=bound_members)
         if not isinstance(plan, Placed):
-            # What is remembered may tell older reasons, never another answer.
+            # A memoised result may report older reasons, never another answer.
             assert not isinstance(fresh, Placed)
             return
         assert fresh == plan
-        wish = self.gangs[gang] if gang else Instance((), (), (), 0)
+        constraints = self.gangs[gang] if gang else Instance((), (), (), 0)
         instance = replace(
-            wish,
+            constraints,
             hosts=tuple(self.hosts),
             running_pods=tuple(one.running_pods() for one in self.live.values()),
             members=tuple(members),
@@ -246,25 +246,25 @@ class Hosts(RuleBasedStateMachine):
             for one in plan.placements
         ]
         assert faults(instance, rows) == []
-        asked = {member.name: member for member in members}
+        by_name = {member.name: member for member in members}
         for one, (name, host, text) in zip(plan.placements, rows, strict=True):
             self.cache.assume(one)
             obj = objects[name]
             obj["spec"]["nodeName"] = host
             if text:
                 obj["metadata"]["annotations"][ASSIGNED] = text
-            self.live[name] = Live(asked[name], gang, obj)
+            self.live[name] = Live(by_name[name], gang, obj)
 
     def _object(self, member: Member, gang: str) -> Json:
-        wish = self.gangs[gang] if gang else Instance((), (), (), 0)
+        constraints = self.gangs[gang] if gang else Instance((), (), (), 0)
         return pod_json(
             member.name,
             cpu=str(member.cpu),
             memory=f"{member.memory}Gi",
             gpus=member.gpus,
             numa=member.policy,
-            gang=(gang, wish.need) if gang else None,
-            annotations=instances.notes(wish, member),
+            gang=(gang, constraints.need) if gang else None,
+            annotations=instances.notes(constraints, member),
         )
 
     def _gone(self, name: str, *, finished: bool = False) -> Live:

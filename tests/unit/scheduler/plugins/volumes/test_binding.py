@@ -138,7 +138,7 @@ def test_a_placed_pod_has_an_assumed_volume_until_it_is_uncharged() -> None:
 
 
 def test_the_api_takes_over_an_assumed_volume() -> None:
-    """Bound by another volume, the claim no longer keeps the promised one from others."""
+    """Bound to another volume, the claim no longer keeps the assumed one from others."""
     snapshot = Snapshot.of([a_host("a")])
     put(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
     first, second = gang_members(("c0",), ("c1",))

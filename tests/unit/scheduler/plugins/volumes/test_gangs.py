@@ -17,8 +17,8 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_csi_node,
     a_csi_volume,
     mounting,
+    put,
 )
-from tests.unit.scheduler.plugins.volumes.builders import put as tell_of
 
 
 def a_host(name: str, cpu: str) -> Node:
@@ -33,8 +33,8 @@ def gang_members(claim: str, count: int) -> list[Pod]:
 def test_members_that_share_a_volume_take_the_one_node_that_holds_all(claim: str) -> None:
     """One by one they would begin on the tightest node, and not fit there."""
     snapshot = Snapshot.of([a_host("a", "1"), a_host("b", "3"), a_host("c", "4")])
-    tell_of(snapshot, *CLASSES, a_claim("bound", volume="pv"), a_csi_volume("pv"))
-    tell_of(snapshot, a_claim("late", class_name=MADE), a_csi_node("c", csi=1))
+    put(snapshot, *CLASSES, a_claim("bound", volume="pv"), a_csi_volume("pv"))
+    put(snapshot, a_claim("late", class_name=MADE), a_csi_node("c", csi=1))
     found = planner.plan(units(gang_members(claim, 4))[0], snapshot)
     assert isinstance(found, Placed)
     assert [one.node for one in found.placements] == ["c"] * 4

@@ -257,7 +257,7 @@ SHORT = binding.NO_SPACE
             id="a volume kept for a claim of the same name that is gone",
         ),
         pytest.param(
-            [a_claim(class_name=MADE)], ({"a", "b"}, {}), id="made wherever the pod goes"
+            [a_claim(class_name=MADE)], ({"a", "b"}, {}), id="made wherever the pod is placed"
         ),
         pytest.param(
             [a_claim(class_name=MADE, selected="b")],

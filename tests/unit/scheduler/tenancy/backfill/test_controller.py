@@ -69,7 +69,7 @@ async def long_pod_waits(bench: Bench) -> None:
 @story(
     {**WAITING, "first": "n1", "second": ""},
     [ESTIMATED],
-    id="a guarantee goes before a start reservation",
+    id="a guarantee takes precedence over a start reservation",
 )
 async def guarantee_before_a_start_reservation(bench: Bench) -> None:
     quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})

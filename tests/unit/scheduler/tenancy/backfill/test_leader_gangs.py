@@ -35,18 +35,18 @@ async def play() -> tuple[list[str], str, str]:
     await story(scene)
     bench = scene.bench
     before = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    told = [text for _, text in bench.events("StartEstimated")]
+    estimates = [text for _, text in bench.events("StartEstimated")]
     bench.now = 400.0
     for name in ("runs", "short"):
         bench.delete(name)
     await bench.settle(1.0)
     after = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    return told, before, after
+    return estimates, before, after
 
 
 def test_the_start_of_a_leader_includes_its_members_and_only_short_pods_backfill() -> None:
-    told, before, after = asyncio.run(play())
-    assert (told, before, after) == (
+    estimates, before, after = asyncio.run(play())
+    assert (estimates, before, after) == (
         ["pod group ns/a is expected to start by 1970-01-01T00:06:40Z, when ns/runs have ended"],
         "runs short",
         "a-driver",

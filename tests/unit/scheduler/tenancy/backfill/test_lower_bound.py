@@ -25,11 +25,11 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
     gpus: list[int], work: list[tuple[int, int, int]], want: tuple[int, int]
 ) -> None:
     free, placed = list(gpus), []
-    for number, (place, asked, end) in enumerate(work):
+    for number, (place, requested, end) in enumerate(work):
         node = place % len(gpus)
-        if asked <= free[node]:
-            free[node] -= asked
-            placed.append((a_pod(f"r{number}", gpus=asked, cpu="0"), f"n{node}", float(end)))
+        if requested <= free[node]:
+            free[node] -= requested
+            placed.append((a_pod(f"r{number}", gpus=requested, cpu="0"), f"n{node}", float(end)))
     snapshot = Snapshot.of(
         [a_node(f"n{i}", gpus=count) for i, count in enumerate(gpus)],
         [(pod, node) for pod, node, _ in placed],

@@ -80,7 +80,7 @@ def test_without_policies_the_priority_decides() -> None:
 
 
 def test_a_boost_does_not_reorder_tenants() -> None:
-    """The tenant with less usage goes first; here the names decide."""
+    """The tenant with less usage comes first; here the names decide."""
 
     async def run() -> list[str]:
         bench = a_bench()

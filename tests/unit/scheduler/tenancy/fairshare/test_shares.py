@@ -24,7 +24,9 @@ def turn(
 @pytest.mark.parametrize(
     ("members", "used", "order"),
     [
-        pytest.param([], {"a": {GPU: 2}, "b": {GPU: 1}}, "b a", id="who uses less goes first"),
+        pytest.param(
+            [], {"a": {GPU: 2}, "b": {GPU: 1}}, "b a", id="the tenant that uses less comes first"
+        ),
         pytest.param(
             [TenantNode("a", weight=3)],
             {"a": {GPU: 2}, "b": {GPU: 1}},
@@ -41,13 +43,13 @@ def turn(
             [TenantNode("a", guaranteed=((GPU, 40),))],
             {"a": {GPU: 30}, "b": {GPU: 1}},
             "a b",
-            id="who has less than was promised goes before all others",
+            id="a tenant below its guarantee comes before all others",
         ),
         pytest.param(
             [TenantNode("a", guaranteed=(("cpu", 40),))],
             {"a": {GPU: 30}, "b": {GPU: 1}},
             "b a",
-            id="a promise of something else is no reason to go first",
+            id="a guarantee of another resource does not put a tenant first",
         ),
         pytest.param(
             [TenantNode("a", guaranteed=(("gpu-model/H100", 40),))],

@@ -1,4 +1,4 @@
-"""The tenant that goes first is always the one that a comparison of all tenants finds."""
+"""The tenant that comes first is always the one that a comparison of all tenants finds."""
 
 import itertools
 from typing import Any
@@ -159,7 +159,7 @@ TestOrder = Order.TestCase
 TestOrder.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
-def test_a_tenant_that_is_put_while_its_group_is_above_its_guarantee_goes_first_afterwards() -> (
+def test_a_tenant_that_is_put_while_its_group_is_above_its_guarantee_comes_first_afterwards() -> (
     None
 ):
     """The usage of the group is above its guarantee for a moment, in which b is put."""

@@ -105,11 +105,11 @@ async def nominations_fail(bench: Bench) -> None:
 
 async def the_lease_ends_before_the_first_eviction(bench: Bench) -> None:
     api = bench.api
-    told = api.patch_status
+    patch_status = api.patch_status
 
     async def and_no_more(*args: Any, **more: Any) -> Any:
         bench.leading = False
-        return await told(*args, **more)
+        return await patch_status(*args, **more)
 
     api.patch_status = and_no_more  # type: ignore[method-assign] # the lease is lost just then
     await two_victims_and_a_gang(bench)
@@ -348,6 +348,6 @@ def test_nominations_are_written_before_the_first_eviction() -> None:
 
     made = asyncio.run(run())
     assert (sorted(made[:2]), sorted(made[2:])) == (
-        [("told", "new0"), ("told", "new1")],
+        [("nominated", "new0"), ("nominated", "new1")],
         [("evicted", "low-n"), ("evicted", "low-o")],
     )

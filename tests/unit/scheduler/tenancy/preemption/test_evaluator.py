@@ -13,14 +13,14 @@ from tests.unit.scheduler.tenancy.preemption.preemption_cases import remove_evic
 pytestmark = pytest.mark.timeout(30)
 
 
-async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
-    """Two nodes full of b's pods, and one pod of a, which was promised something."""
+async def play(guaranteed: dict[str, Any], requests: dict[str, Any]) -> Bench:
+    """Two nodes full of b's pods, and one pod of a, which has a guarantee."""
     bench = Bench()
-    bench.scheduler.adopt(tables(a={"guaranteed": promised}))
+    bench.scheduler.adopt(tables(a={"guaranteed": guaranteed}))
     for name, model in (("fast", "H100"), ("slow", "L4")):
         bench.node(name, cpu="4", gpus=1, labels={"gpu.kubenexus.io/model": model})
         tenant_pod(bench, "b", f"{name}-b", node=name, cpu="4")
-    tenant_pod(bench, "a", "mine", **asks)
+    tenant_pod(bench, "a", "mine", **requests)
     await bench.settle()
     remove_evicted(bench)
     await bench.settle()
@@ -28,23 +28,27 @@ async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("promised", "asks", "evicted", "node"),
+    ("guaranteed", "requests", "evicted", "node"),
     [
-        pytest.param({"cpu": 4}, {"cpu": "4"}, [], "", id="CPUs promised, GPUs asked for"),
+        pytest.param({"cpu": 4}, {"cpu": "4"}, [], "", id="CPUs guaranteed, GPUs requested"),
         pytest.param(
             {"cpu": 4},
             {"cpu": "4", "gpus": 0},
             ["fast-b"],
             "fast",
-            id="CPUs promised and asked for",
+            id="CPUs guaranteed and requested",
         ),
         pytest.param(
-            {GPU: 1}, {"cpu": "4"}, ["fast-b"], "fast", id="GPUs promised, CPUs go along with them"
+            {GPU: 1},
+            {"cpu": "4"},
+            ["fast-b"],
+            "fast",
+            id="GPUs guaranteed, CPUs are covered with them",
         ),
         pytest.param(
-            {"gpu-model/L4": 1}, {}, ["slow-b"], "slow", id="a kind promised, and taken back there"
+            {"gpu-model/L4": 1}, {}, ["slow-b"], "slow", id="a kind guaranteed, and reclaimed there"
         ),
-        pytest.param({"gpu-model/L4": 1}, {"gpus": 2}, [], "", id="more than the kind's promise"),
+        pytest.param({"gpu-model/L4": 1}, {"gpus": 2}, [], "", id="more than the kind's guarantee"),
         pytest.param({"gpu-model/A100": 1}, {}, [], "", id="a kind without nodes"),
         pytest.param(
             {GPU: 4, "gpu-model/L4": 1}, {}, ["fast-b"], "fast", id="any kind, of one so many"
@@ -59,9 +63,9 @@ async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
     ],
 )
 def test_what_is_taken_back(
-    promised: dict[str, Any], asks: dict[str, Any], evicted: list[str], node: str
+    guaranteed: dict[str, Any], requests: dict[str, Any], evicted: list[str], node: str
 ) -> None:
-    bench = asyncio.run(play(promised, asks))
+    bench = asyncio.run(play(guaranteed, requests))
     assert (bench.api.evicted, bench.api.nodes()["mine"]) == (evicted, node)
 
 

@@ -1,6 +1,6 @@
 """
-Evictions as they are asked for, one server in memory: before each call the watch and the lease are
-asked, so that no terminating pod is evicted again, and no former leader evicts.
+Evictions as the executor requests them, one server in memory: before each call it checks the watch
+and the lease, so that no terminating pod is evicted again, and no former leader evicts.
 """
 
 import asyncio
@@ -98,15 +98,15 @@ def test_dry_runs(leads: int, calls: str, staying: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leads", "calls", "told"),
+    ("leads", "calls", "nominated"),
     [
         pytest.param(ALWAYS, "v v", True, id="a failed write is retried"),
         pytest.param(1, "v", False, id="no retry after the lease has ended"),
     ],
 )
-def test_nominations(leads: int, calls: str, told: bool) -> None:
+def test_nominations(leads: int, calls: str, nominated: bool) -> None:
     api = Counting("v", leads=leads)
     api.patch_faults.append(BROKEN)
     places = [(pod, "n") for pod in api.victims()]
     found = asyncio.run(api.evictor().nominate(places, is_needed=lambda: True))
-    assert (" ".join(api.calls), found) == (calls, told)
+    assert (" ".join(api.calls), found) == (calls, nominated)

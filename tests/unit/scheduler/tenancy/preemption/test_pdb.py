@@ -30,7 +30,7 @@ def budget(name: str, allowed: int, **more: Any) -> DisruptionBudget:
     )
 
 
-async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
+async def story(bench: Bench, *budgets: DisruptionBudget, members: int) -> None:
     """Three pods of two GPUs on three nodes, all under the label of the budget."""
     await one_node(bench)
     for node in ("n", "o", "p"):
@@ -39,15 +39,15 @@ async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
         tenant_pod(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
     for one in budgets:
         bench.scheduler.budgets.put(one)
-    for number in range(asked):
-        tenant_pod(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", asked))
+    for number in range(members):
+        tenant_pod(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", members))
     await bench.settle()
     remove_evicted(bench)
     await bench.settle()
 
 
 @pytest.mark.parametrize(
-    ("budgets", "asked", "evicted"),
+    ("budgets", "members", "evicted"),
     [
         pytest.param([], 2, 2, id="no budget"),
         pytest.param([budget("one", 2)], 2, 2, id="as many as the budget allows"),
@@ -69,10 +69,10 @@ async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
         ),
     ],
 )
-def test_stories(budgets: list[DisruptionBudget], asked: int, evicted: int) -> None:
+def test_stories(budgets: list[DisruptionBudget], members: int, evicted: int) -> None:
     async def run() -> Bench:
         bench = Bench()
-        await story(bench, *budgets, asked=asked)
+        await story(bench, *budgets, members=members)
         return bench
 
     bench = asyncio.run(run())
@@ -107,7 +107,7 @@ def test_a_successor_reserves_the_nominated_capacity() -> None:
         tenant_pod(bench, "a", "low", node="n", gpus=2)
         tenant_pod(bench, "a", "new", gpus=2, priority=10)
         await bench.settle()
-        told = [body["status"] for name, body in bench.api.patches if name == "new"]
+        statuses = [body["status"] for name, body in bench.api.patches if name == "new"]
         successor = Bench(bench.api)
         successor.now = bench.now
         successor.show_all()
@@ -117,10 +117,10 @@ def test_a_successor_reserves_the_nominated_capacity() -> None:
         await successor.settle(1.0)
         remove_evicted(successor)
         await successor.settle(1.0)
-        return told, successor.api.nodes(), len(successor.scheduler.cache.reserved)
+        return statuses, successor.api.nodes(), len(successor.scheduler.cache.reserved)
 
-    told, nodes, held = asyncio.run(run())
-    assert told == [{"nominatedNodeName": "n"}]
+    statuses, nodes, held = asyncio.run(run())
+    assert statuses == [{"nominatedNodeName": "n"}]
     assert (nodes, held) == ({"new": "n", "competitor": ""}, 0)
 
 

@@ -80,9 +80,9 @@ def test_no_eviction_is_wasted(scenario: Scenario) -> None:
 def test_wasted_evictions_are_counted(scenario: Scenario) -> None:
     """Only where the preemptor was deleted, or a node was lost."""
     story = asyncio.run(Story(scenario).play(longer=200.0))
-    vain = {u: n for u, n in story.evicted_for().items() if u not in story.starts}
-    assert story.lost or vain.keys() <= story.cancelled
-    assert sum(vain.values()) <= story.steps("wasted")
+    wasted = {u: n for u, n in story.evicted_for().items() if u not in story.starts}
+    assert story.lost or wasted.keys() <= story.cancelled
+    assert sum(wasted.values()) <= story.steps("wasted")
 
 
 BOTH_OF_WHOM_ONE_MUST_STAY = Scenario(
@@ -222,7 +222,7 @@ class Wanted:
         self._since: dict[str, float] = {}
         self.late: list[str] = []
 
-    def look(self, story: Story) -> None:
+    def check(self, story: Story) -> None:
         now, waiting = story.bench.now, set(story.waiting())
         for name in sorted(waiting | self._since.keys()):
             if name not in waiting or not self._is_wanted(story, name):
@@ -260,7 +260,7 @@ def test_a_tenant_gets_its_guarantee_in_time(scenario: Scenario) -> None:
     to place it: on free capacity, or with some choice of victims.
     """
     wanted = Wanted()
-    asyncio.run(Story(scenario, rest=wanted.look).play(longer=100.0))
+    asyncio.run(Story(scenario, rest=wanted.check).play(longer=100.0))
     assert wanted.late == []
 
 

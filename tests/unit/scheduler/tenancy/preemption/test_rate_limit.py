@@ -13,7 +13,7 @@ from scheduler.tenancy.preemption.rate_limit import (
 A, B = PodKey("ns", "a"), PodKey("ns", "b")
 
 
-def test_a_unit_waits_longer_after_every_search_that_found_nobody() -> None:
+def test_a_unit_waits_longer_after_every_search_that_found_no_victims() -> None:
     limit, now, pauses = SearchRateLimit(), 0.0, []
     for _ in range(6):
         assert limit.may_search(A, "like", now)
@@ -42,7 +42,7 @@ def test_searching_leaves_time_for_placing() -> None:
     assert (limit.due(later), limit.may_search(A, "like", later)) == ([A], True)
 
 
-def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() -> None:
+def test_a_placed_unit_is_forgotten_and_a_reset_unit_starts_anew() -> None:
     limit = SearchRateLimit()
     limit.failed(A, "like", 0.0)
     limit.failed(B, "other", 0.0)
@@ -51,26 +51,26 @@ def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() ->
     assert (limit.due(FIRST), limit.may_search(B, "third", 1.0), len(limit)) == ([B], True, 0)
 
 
-def test_a_pause_ends_when_the_rights_of_the_unit_are_others() -> None:
-    """What did not help by the old ones may help by the new; the pause begins anew with them."""
+def test_a_pause_ends_when_the_class_of_the_unit_changes() -> None:
+    """A search that fails in one class may succeed in another; the pause begins anew there."""
     limit = SearchRateLimit()
     for now in (0.0, 5.0, 15.0):
-        limit.failed(A, "beyond its promise", now)
+        limit.failed(A, "beyond its guarantee", now)
     found = (
-        limit.may_search(A, "beyond its promise", 21.0),
-        limit.may_search(A, "within its promise", 21.0),
+        limit.may_search(A, "beyond its guarantee", 21.0),
+        limit.may_search(A, "within its guarantee", 21.0),
     )
-    limit.failed(A, "within its promise", 21.0)
+    limit.failed(A, "within its guarantee", 21.0)
     again = 21.0 + FIRST
     later = (
-        limit.may_search(A, "within its promise", again - 0.1),
-        limit.may_search(A, "within its promise", again),
+        limit.may_search(A, "within its guarantee", again - 0.1),
+        limit.may_search(A, "within its guarantee", again),
     )
     assert (found, later) == ((False, True), (False, True))
 
 
-def test_a_unit_for_which_nobody_could_be_asked_pauses_whatever_its_rights() -> None:
-    """It failed by itself and not by what it is like: its equals may search."""
+def test_a_unit_that_failed_as_its_own_class_pauses_in_every_class() -> None:
+    """The failure counts for this unit alone: other units of the class may search."""
     limit = SearchRateLimit()
     limit.failed(A, A, 0.0)
     found = [limit.may_search(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]

@@ -47,7 +47,7 @@ class Held:
         return result
 
 
-async def in_vain(work: Callable[[], T], *, seconds: float) -> T:
+async def timed_out(work: Callable[[], T], *, seconds: float) -> T:
     raise ForkError("no result within 60 s")
 
 
@@ -176,7 +176,7 @@ def test_a_second_search_waits_for_the_first() -> None:
 
 def test_an_abandoned_search_evicts_no_pod_and_is_counted() -> None:
     async def scene() -> tuple[list[str], float]:
-        bench = Bench(fork=ForkPolicy(in_vain, after=ALWAYS))
+        bench = Bench(fork=ForkPolicy(timed_out, after=ALWAYS))
         await two_victims_and_a_gang(bench)
         await bench.settle()
         return bench.api.evicted, bench.metrics.preemption.labels("abandoned")._value.get()

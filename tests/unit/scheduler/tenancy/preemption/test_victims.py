@@ -58,7 +58,7 @@ def search(
     return snapshot, VictimSearch(snapshot, plan, unit.need)
 
 
-def wanting(count: int, gpus: int) -> Unit:
+def preemptor(count: int, gpus: int) -> Unit:
     found = units(a_gang(count, name="new", gpus=gpus, cpu="0"))
     return found[0]
 
@@ -69,46 +69,46 @@ def wanting(count: int, gpus: int) -> Unit:
         pytest.param(
             {"n1": 2, "n2": 2},
             [single("a", "n1", gpus=2), single("b", "n2", gpus=2, priority=5)],
-            wanting(1, 2),
+            preemptor(1, 2),
             ["a"],
             id="the cheapest that suffices",
         ),
         pytest.param(
             {"n1": 2, "n2": 2},
             [single("a", "n1"), single("b", "n1"), single("c", "n2", gpus=2, priority=5)],
-            wanting(1, 2),
+            preemptor(1, 2),
             ["a", "b"],
             id="two of low priority rather than one of higher",
         ),
         pytest.param(
             {"n1": 4},
             gang("g", ["n1"] * 4, size=2),
-            wanting(1, 2),
+            preemptor(1, 2),
             ["g+0", "g+1"],
             id="the surplus of a gang first",
         ),
         pytest.param(
             {"n1": 4},
             gang("g", ["n1"] * 4, size=2),
-            wanting(1, 3),
+            preemptor(1, 3),
             ["g", "g+0", "g+1"],
             id="a whole gang where it would fall below its minimum",
         ),
         pytest.param(
             {"n1": 4, "n2": 1},
             [*gang("g", ["n1"] * 4, size=4), single("a", "n2", priority=9, tier=2)],
-            wanting(1, 1),
+            preemptor(1, 1),
             ["a"],
             id="no gang is disrupted while a single pod will do",
         ),
         pytest.param(
             {"n1": 4},
             [single("a", "n1", gpus=4)],
-            wanting(2, 4),
+            preemptor(2, 4),
             None,
             id="no victims where the whole gang does not fit",
         ),
-        pytest.param({"n1": 1}, [], wanting(1, 2), None, id="no candidates"),
+        pytest.param({"n1": 1}, [], preemptor(1, 2), None, id="no candidates"),
     ],
 )
 def test_victims(
@@ -150,7 +150,7 @@ def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]
         nodes = [names[at % len(names)] for at in case["gang"][0]]
         if all(free[node] >= nodes.count(node) for node in nodes):
             groups += gang("g", nodes, size=2)
-    unit = wanting(*case["unit"])
+    unit = preemptor(*case["unit"])
     _, one = search(dict(zip(names, case["nodes"], strict=True)), groups, unit)
     plan = one.run(groups)
     if plan is None:
@@ -160,11 +160,11 @@ def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]
     for group in plan.groups:
         rest = [b for b in plan.groups if b.key != group.key]
         if group.key.startswith("g+") and "g" in keys:
-            continue  # goes with its gang
-        assert not isinstance(one._try(rest), Placed), f"{group.key} went for nothing"
+            continue  # is evicted with its gang
+        assert not isinstance(one._try(rest), Placed), f"{group.key} is evicted needlessly"
 
 
-def test_nothing_of_a_promise_goes() -> None:
+def test_no_group_within_a_guarantee_is_a_candidate() -> None:
     ledger = Ledger(TenantTree([TenantNode("a", guaranteed=((GPU, 2),)), TenantNode("b")]))
     groups = []
     for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
@@ -188,7 +188,7 @@ def test_a_plan_lists_its_pods() -> None:
         pytest.param(
             {"n1": 4},
             [*gang("g", ["n1"] * 3, size=3), *gang("h", ["elsewhere", "n1"], size=1)[:1]],
-            wanting(1, 3),
+            preemptor(1, 3),
             ["g"],
             id="surplus of a gang beside the core of another",
         ),
@@ -198,21 +198,21 @@ def test_a_plan_lists_its_pods() -> None:
                 *gang("g", ["n2", "n1"], size=1),
                 single("s", "n1", gpus=2, priority=5),
             ],
-            wanting(1, 2),
+            preemptor(1, 2),
             ["s"],
             id="surplus of a gang whose core stays",
         ),
         pytest.param(
             {"n1": 3},
             [single("a", "n1"), single("s", "n1", gpus=2, priority=5)],
-            wanting(1, 2),
+            preemptor(1, 2),
             ["s"],
             id="a single pod",
         ),
         pytest.param(
             {"n1": 4},
             [*gang("g", ["n1"] * 3, size=2), single("a", "n1")],
-            wanting(1, 3),
+            preemptor(1, 3),
             ["g", "g+0"],
             id="not the surplus of a gang whose core is evicted",
         ),

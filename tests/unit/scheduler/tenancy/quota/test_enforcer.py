@@ -142,7 +142,7 @@ OVER_QUOTA = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (us
             the_limit_is_raised, "a0 a1 a2 b", {"a2": OVER_QUOTA}, id="the limit is raised"
         ),
         pytest.param(a_quota_of_a_gpu_kind, "g0 g1 g2 g3", {}, id="GPUs of another kind"),
-        pytest.param(fair_share, "a0 a1 a2 b0 b1", {}, id="the tenant with less usage goes first"),
+        pytest.param(fair_share, "a0 a1 a2 b0 b1", {}, id="the tenant with less usage comes first"),
     ],
 )
 def test_stories(story: Story, placed: str, held: dict[str, str]) -> None:
@@ -151,7 +151,7 @@ def test_stories(story: Story, placed: str, held: dict[str, str]) -> None:
     assert (found, dict(bench.events("QuotaExceeded"))) == (placed, held)
 
 
-def test_the_condition_asks_for_no_other_node() -> None:
+def test_the_condition_requests_no_other_node() -> None:
     async def run() -> list[tuple[str, str, str]]:
         bench = Bench()
         await a_limit_is_reached(bench)
@@ -231,7 +231,7 @@ def test_each_release_plans_one_unit_of_the_backlog() -> None:
         await backlog(bench, 500)
         enforcer, running = bench.scheduler.tenancy.quota, "a-run"
         before, exceeded = enforcer.looked_at, bench.metrics.attempts.labels("over_quota")
-        in_vain = exceeded._value.get()
+        wasted = exceeded._value.get()
         for _ in range(10):
             bench.delete(running)
             await bench.settle()
@@ -239,7 +239,7 @@ def test_each_release_plans_one_unit_of_the_backlog() -> None:
                 name for name, node in bench.api.nodes().items() if node and name[0] == "a"
             )
             bench.show(running)
-        assert (enforcer.looked_at - before, exceeded._value.get() - in_vain) == (10, 0)
+        assert (enforcer.looked_at - before, exceeded._value.get() - wasted) == (10, 0)
 
     play(story)
 
@@ -309,13 +309,16 @@ def test_a_large_pass_is_cut_into_slices_and_is_due_at_once() -> None:
         await bench.settle()
         enforcer, cycle = bench.scheduler.tenancy.quota, bench.scheduler.cycle
         bench.delete("run0")
-        looks: list[int] = []
-        while not looks or enforcer.next_at() is not None:
+        inspected: list[int] = []
+        while not inspected or enforcer.next_at() is not None:
             before = enforcer.looked_at
             cycle.prepare()
-            looks.append(enforcer.looked_at - before)
+            inspected.append(enforcer.looked_at - before)
             assert (enforcer.next_at() is None) or cycle.next_at() == bench.now
-        assert (looks, bench.scheduler.queue.counts()[QueueState.ACTIVE]) == ([LOOKS] * 3 + [1], 1)
+        assert (inspected, bench.scheduler.queue.counts()[QueueState.ACTIVE]) == (
+            [LOOKS] * 3 + [1],
+            1,
+        )
 
     play(story)
 

@@ -1,4 +1,4 @@
-"""Units beyond their guarantee are looked at when usage under that guarantee falls, and only then."""
+"""A tick inspects units beyond their guarantee only when usage under that guarantee has fallen."""
 
 import asyncio
 
@@ -37,18 +37,18 @@ def test_a_backlog_of_one_tenant_does_not_hide_the_unit_of_another() -> None:
     assert asyncio.run(run()) == (301, 1, None)
 
 
-def test_a_large_backlog_is_looked_at_in_slices() -> None:
+def test_a_large_backlog_is_inspected_in_slices() -> None:
     async def run() -> list[int]:
         bench = Bench()
         await a_full_cluster(bench, 2 * LOOKS + 10)
         tracker = bench.scheduler.tenancy.entitlement
-        looks: list[int] = []
+        inspected: list[int] = []
         bench.scheduler.adopt(tables(a={"guaranteed": {"cpu": "1"}}, b=GUARANTEE))
-        while not looks or tracker.next_at() is not None:
+        while not inspected or tracker.next_at() is not None:
             before = tracker.looked_at
             tracker.tick(bench.now)
-            looks.append(tracker.looked_at - before)
-        return looks
+            inspected.append(tracker.looked_at - before)
+        return inspected
 
     assert asyncio.run(run()) == [LOOKS, LOOKS, 11]
 

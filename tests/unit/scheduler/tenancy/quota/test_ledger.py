@@ -80,11 +80,11 @@ def test_excess(used: dict[str, int], tenant: str, more: Any, found: Any) -> Non
             "vision",
             {GPU: 4, "cpu": 99},
             True,
-            id="other resources go along with guaranteed GPUs",
+            id="other resources are covered with guaranteed GPUs",
         ),
         pytest.param({}, "office", {"cpu": 1, "memory": 9}, True, id="and with guaranteed CPUs"),
         pytest.param(
-            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs do not go along with guaranteed CPUs"
+            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs are not covered with guaranteed CPUs"
         ),
         pytest.param(
             {}, "render", {GPU: 2, "gpu-model/L4": 2}, True, id="GPUs of a guaranteed kind"
@@ -303,7 +303,7 @@ def test_nested_trials_leave_the_usage_as_before(
         pytest.param({}, {GPU: 2, "cpu": 9000}, False, True, id="too much CPU"),
         pytest.param({}, {"cpu": 4000}, True, True, id="CPU alone"),
         pytest.param({}, {"memory": 1}, False, False, id="a resource that is not guaranteed"),
-        pytest.param({}, {GPU: 2, "memory": 1}, True, True, id="it goes along with GPUs"),
+        pytest.param({}, {GPU: 2, "memory": 1}, True, True, id="it is covered with GPUs"),
         pytest.param(
             {GPU: 4}, {"cpu": 4000}, True, True, id="the GPUs are used up: CPU is not concerned"
         ),

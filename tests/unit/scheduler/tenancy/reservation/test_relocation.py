@@ -272,7 +272,7 @@ GONE = "its leader ended, or is not bound and is planned again"
 
 
 @pytest.mark.parametrize(
-    ("story", "told"),
+    ("story", "reported"),
     [
         *reports.rows,
         pytest.param(
@@ -303,7 +303,7 @@ GONE = "its leader ended, or is not bound and is planned again"
         ),
     ],
 )
-def test_events_report_each_change(story: Story, told: list[str]) -> None:
+def test_events_report_each_change(story: Story, reported: list[str]) -> None:
     async def run() -> list[str]:
         scene = Scene()
         await story(scene)
@@ -320,7 +320,7 @@ def test_events_report_each_change(story: Story, told: list[str]) -> None:
     def _holder(kind: str, name: str) -> str:
         return "OBJECT" if kind == "ResourceReservation" else name
 
-    assert asyncio.run(run()) == told
+    assert asyncio.run(run()) == reported
 
 
 def test_each_gang_that_loses_a_node_is_reported_beside_one_that_waits_already() -> None:

@@ -86,8 +86,8 @@ async def tenant_uses_it(scene: TenantReservationScene) -> None:
     await settle_status(scene)
 
 
-@story("first second", "Pending", id="a pod without a duration goes elsewhere")
-async def pod_without_a_duration_goes_elsewhere(scene: TenantReservationScene) -> None:
+@story("first second", "Pending", id="a pod without a duration is placed elsewhere")
+async def pod_without_a_duration_is_placed_elsewhere(scene: TenantReservationScene) -> None:
     """Each leaves one node free while the other has capacity."""
     await reserve_later(scene, nodes=["m"])
     await pending(scene, "first", "2", None)
@@ -101,7 +101,7 @@ async def pod_without_a_duration_goes_elsewhere(scene: TenantReservationScene) -
     id="a pod without a duration fits nowhere else",
 )
 async def pod_without_a_duration_fits_nowhere_else(scene: TenantReservationScene) -> None:
-    await pod_without_a_duration_goes_elsewhere(scene)
+    await pod_without_a_duration_is_placed_elsewhere(scene)
     await pending(scene, "third", "2", None)
     await settle_status(scene)
 
@@ -179,7 +179,7 @@ async def the_amount_is_free_when_it_begins(scene: TenantReservationScene) -> No
 
 @story("long short", "Pending", id="capacity becomes free in time")
 async def capacity_becomes_free_in_time(scene: TenantReservationScene) -> None:
-    """The place is on the node of the short pod; the long pod goes to the other node."""
+    """The place is on the node of the short pod; the long pod is placed on the other node."""
     await running(scene, "short", "4", "m", 300)
     await reserve_later(scene, resources={"cpu": "3"}, nodes=["m"])
     await pending(scene, "long", "4", 3600)

@@ -215,10 +215,10 @@ def test_planning_goes_on_while_a_bind_is_in_flight() -> None:
         bench.pod("p")
         bench.pod("q")
         await bench.scheduler.drain()
-        flying, assumed = bench.scheduler.binding, bench.scheduler.cache.assumed()
+        in_flight, assumed = bench.scheduler.binding, bench.scheduler.cache.assumed()
         slow.gate.set()
         await bench.settle()
-        return flying, assumed, slow.nodes()
+        return in_flight, assumed, slow.nodes()
 
     assert asyncio.run(story()) == (2, 2, {"p": "a", "q": "a"})
 
@@ -274,7 +274,7 @@ def test_a_status_write_is_tried_again_until_the_server_answers() -> None:
     assert asyncio.run(story()) == [("p", "Unschedulable", text)]
 
 
-def test_a_condition_that_stands_already_is_not_written() -> None:
+def test_a_condition_that_is_current_is_not_written_again() -> None:
     async def story() -> list[tuple[str, str, str]]:
         bench = Bench()
         bench.node("a", cpu="1")

@@ -1,4 +1,4 @@
-"""Gangs in trouble through the whole cycle: repair, release, refusals, starving."""
+"""Partial gangs through the whole cycle: repair, release, refusals, starvation protection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -286,7 +286,7 @@ def test_a_gang_with_a_rejected_member_is_evicted_once_and_then_tried_by_that_me
     assert play(story) == (["g-0"], 2, {"g-1": "a", "g-9": "a"})
 
 
-# --- starving ---
+# --- starvation protection ---
 
 
 def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:

@@ -1,4 +1,4 @@
-"""Which gangs stand half bound: what was seen, what the API shows, and what is no evidence."""
+"""Which gangs are partial: what was seen, what the API shows, and what is no evidence."""
 
 from typing import Any
 
@@ -71,10 +71,10 @@ DONE = {"phase": "Succeeded"}
     ],
 )
 def test_partial_gangs(story: list[Pod], half: bool) -> None:
-    books = PartialGangTracker()
+    tracker = PartialGangTracker()
     for pod in story:
-        books.put(pod)
-    assert (books.is_partial(G), len(books)) == (half, int(half))
+        tracker.put(pod)
+    assert (tracker.is_partial(G), len(tracker)) == (half, int(half))
 
 
 @pytest.mark.parametrize(
@@ -85,59 +85,59 @@ def test_partial_gangs(story: list[Pod], half: bool) -> None:
     ],
 )
 def test_a_witnessed_gang_counts_only_members_that_succeeded(phase: str, half: bool) -> None:
-    books = PartialGangTracker()
+    tracker = PartialGangTracker()
     for i in range(2):
-        books.put(member(i, status={"phase": phase}))
-    books.start_binding(G)
-    books.bound(member(2, node=None), "n")
-    books.finish_binding(G)
-    assert (books.is_partial(G), books.describe(G).witnessed) == (half, True)
+        tracker.put(member(i, status={"phase": phase}))
+    tracker.start_binding(G)
+    tracker.bound(member(2, node=None), "n")
+    tracker.finish_binding(G)
+    assert (tracker.is_partial(G), tracker.describe(G).witnessed) == (half, True)
 
 
 def test_a_member_deleted_during_the_last_bind_leaves_the_gang_complete() -> None:
-    books = PartialGangTracker()
-    books.start_binding(G)
+    tracker = PartialGangTracker()
+    tracker.start_binding(G)
     for i in range(3):
-        books.bound(member(i, node=None), "n")
-    books.drop("uid-g-0")
-    books.completed(G)
-    books.finish_binding(G)
-    assert books.is_partial(G) is False
+        tracker.bound(member(i, node=None), "n")
+    tracker.drop("uid-g-0")
+    tracker.completed(G)
+    tracker.finish_binding(G)
+    assert tracker.is_partial(G) is False
 
 
 def test_the_timeout_counts_from_the_first_tick_of_the_leader() -> None:
-    books = PartialGangTracker()
-    books.put(member(0))
-    never = books.due_at(G)
-    books.tick(50.0)
-    books.tick(60.0)
-    first = books.due_at(G)
-    books.restart_timeout(G, 70.0)
-    assert (never, first, books.due_at(G)) == (float("inf"), 60.15, 80.15)
+    tracker = PartialGangTracker()
+    tracker.put(member(0))
+    never = tracker.due_at(G)
+    tracker.tick(50.0)
+    tracker.tick(60.0)
+    first = tracker.due_at(G)
+    tracker.restart_timeout(G, 70.0)
+    assert (never, first, tracker.due_at(G)) == (float("inf"), 60.15, 80.15)
 
 
 def test_the_size_may_come_from_a_pod_group_that_changes() -> None:
     sizes: dict[GangKey, PodGroup] = {}
-    books = PartialGangTracker(sizes.get)
+    tracker = PartialGangTracker(sizes.get)
     label = {"scheduling.x-k8s.io/pod-group": "g"}
-    books.put(a_pod("a", node="n", labels=label))
-    unknown = books.is_partial(G)
+    tracker.put(a_pod("a", node="n", labels=label))
+    unknown = tracker.is_partial(G)
     sizes[G] = PodGroup(2, timeout=7.0)
-    books.pod_group_changed(G)
-    known, timeout = books.is_partial(G), books.describe(G).timeout
+    tracker.pod_group_changed(G)
+    known, timeout = tracker.is_partial(G), tracker.describe(G).timeout
     sizes[G] = PodGroup(1)
-    books.pod_group_changed(G)
-    assert (unknown, known, timeout, books.is_partial(G)) == (False, True, 7.0, False)
+    tracker.pod_group_changed(G)
+    assert (unknown, known, timeout, tracker.is_partial(G)) == (False, True, 7.0, False)
 
 
 def test_gangs_without_pods_are_forgotten() -> None:
-    books = PartialGangTracker()
+    tracker = PartialGangTracker()
     for i in range(2):
-        books.put(member(i))
-    books.put(member(1, status=DONE))
+        tracker.put(member(i))
+    tracker.put(member(1, status=DONE))
     for i in range(2):
-        books.drop(f"uid-g-{i}")
-    assert (len(books), books.live(G), books.is_binding(G), vars(books)["_gangs"]) == (
+        tracker.drop(f"uid-g-{i}")
+    assert (len(tracker), tracker.live(G), tracker.is_binding(G), vars(tracker)["_gangs"]) == (
         0,
         0,
         False,

@@ -136,7 +136,7 @@ def a_unit(*, group: PodGroup | None, sizes: tuple[int | None, ...], **more: Any
         pytest.param(
             a_unit(group=PodGroup(2), sizes=(None, 3)),
             (True, "waiting for pod group g: 2/3 pods exist"),
-            id="a member that says more is believed",
+            id="a member that names a larger minimum counts",
         ),
         pytest.param(
             a_unit(group=None, sizes=(3, 3), bind_rejected=1),
@@ -150,7 +150,7 @@ def test_forming(unit: Unit, want: tuple[bool, str]) -> None:
 
 
 def test_the_timeout_of_the_object_yields_to_that_of_the_pods() -> None:
-    said = {"pod-group.scheduling.kubenexus.io/timeout": "7s"}
+    annotations = {"pod-group.scheduling.kubenexus.io/timeout": "7s"}
     plain = a_unit(group=PodGroup(2, 90.0), sizes=(None, None))
-    pods = (*plain.pods, a_pod("g-9", gang=("g", 2), annotations=said))
+    pods = (*plain.pods, a_pod("g-9", gang=("g", 2), annotations=annotations))
     assert (plain.timeout, Unit(G, pods, group=PodGroup(2, 90.0)).timeout) == (90.0, 7.0)

@@ -1,4 +1,4 @@
-"""Whom a release touches, and what the API says about whether a gang was whole."""
+"""Which pods a release evicts, and when the API shows that a gang was complete."""
 
 import asyncio
 from collections.abc import Sequence
@@ -88,7 +88,9 @@ def conditions(**row: str) -> dict[str, Any]:
     ("pod", "want"),
     [
         pytest.param(
-            conditions(status="True", lastTransitionTime="2026-01-01T00:00:05Z"), AT, id="said"
+            conditions(status="True", lastTransitionTime="2026-01-01T00:00:05Z"),
+            AT,
+            id="the time of the condition",
         ),
         pytest.param(
             conditions(status="False", lastTransitionTime="2026-01-01T00:00:05Z"),

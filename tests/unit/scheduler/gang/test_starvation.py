@@ -1,4 +1,4 @@
-"""Which nodes are held for a gang, against whom, and for how long."""
+"""Which nodes are held for a gang, against which pods, and for how long."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nodes made whole by what others say of them; who says what, and who disagrees."""
+"""Nodes completed from other sources; which source reports a fact, and which sources disagree."""
 
 from typing import Any
 
@@ -245,12 +245,12 @@ def test_origins_and_contradictions() -> None:
         vocabulary.numa_node_label(0, "memory"): "249Gi",
     }
     obj = a_node(**labels)
-    said = [
+    sources = [
         *cache.hosts.facts("n"),
         *node_object.sources(obj["metadata"]["labels"], obj["metadata"]["annotations"], gpus=2),
     ]
     nrt, driver = "NodeResourceTopology", "ResourceSlices of gpu.nvidia.com"
-    origins = provenance.origins(said)
+    origins = provenance.origins(sources)
     zone, gpu = provenance.zone(1), provenance.gpu(1)
     assert [
         origins[zone, "cpu"],
@@ -258,7 +258,7 @@ def test_origins_and_contradictions() -> None:
         origins[gpu, "vram"],
         origins[gpu, "zone"],
     ] == [nrt, node_object.ANNOTATION, driver, node_object.ANNOTATION]
-    assert provenance.contradictions(said) == [
+    assert provenance.contradictions(sources) == [
         Contradiction("host", "GPUs", ((driver, 2), (nrt, 4))),
         Contradiction(
             "host",

@@ -41,7 +41,7 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
         pytest.param(
             {"cpu": "4", "memory": "17Gi", "annotations": {INTENSIVE: "false"}},
             HostRequest(cpu=4000, memory=17 * GIB),
-            id="said otherwise",
+            id="an annotation overrides it",
         ),
         pytest.param(
             {"annotations": {INTENSIVE: "true", WEIGHT: "80", SPREAD: "isolated"}},

@@ -92,7 +92,7 @@ def test_no_sequence_of_plans_overcommits_anything(nodes: list[Node], pods: list
 
 
 def check(nodes: list[Node], done: list[Placement]) -> None:
-    """Recount from the placements alone, without the scheduler's own books."""
+    """Recount from the placements alone, without the scheduler's own state."""
     for node in nodes:
         here = [one for one in done if one.node == node.name]
         used: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Gangs that share a domain, fabrics that are good enough, and what is said where they are not."""
+"""Gangs that share a domain, fabrics that are good enough, and the report where they are not."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ def at_least(fabric: str) -> dict[str, str]:
 def host(
     name: str, gpus: int = 4, *, clique: str = "", rack: str = "", fabric: str = "", **more: Any
 ) -> Node:
-    said = {
+    values = {
         vocabulary.GPU_CLIQUE_LABEL: clique,
         vocabulary.RACK_LABEL: rack,
         vocabulary.FABRIC_TYPE_LABEL: fabric,
     }
-    labels = {key: value for key, value in said.items() if value}
+    labels = {key: value for key, value in values.items() if value}
     return a_node(name, cpu="64", memory="64Gi", gpus=gpus, labels=labels, **more)
 
 

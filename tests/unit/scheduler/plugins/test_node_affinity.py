@@ -44,7 +44,7 @@ def taint(key: str = "k", value: str = "v", effect: str = "NoSchedule") -> Json:
 
 
 def answer(found: list[Node], pod: Pod) -> tuple[list[str], str]:
-    """The nodes that take the pod, and what is said where none does."""
+    """The nodes that take the pod, and what the filters report where none does."""
     snapshot, memo = Snapshot.of(found), Memo()
     rows = filters.feasible(snapshot, pod, memo)
     open_to = [snapshot.table.names[row] for row in np.flatnonzero(rows)]

@@ -1,4 +1,4 @@
-"""Host ports: which nodes have them free, and books that are exact."""
+"""Host ports: which nodes have them free, and usage that is exact."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ def binds(name: str, *ports: Json, **more: Any) -> Pod:
 
 
 def port(number: int = 80, protocol: str | None = None, ip: str | None = None) -> Json:
-    said = {"hostPort": number, "containerPort": 8080, "protocol": protocol, "hostIP": ip}
-    return {key: value for key, value in said.items() if value is not None}
+    fields = {"hostPort": number, "containerPort": 8080, "protocol": protocol, "hostIP": ip}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,14 @@ def host(name: str, model: str = "", gpus: int = 4, **labels: str) -> Node:
         vocabulary.RESERVED_TIER_LABEL: labels.get("reserved", ""),
         vocabulary.GFD_MEMORY_LABEL: labels.get("mebibytes", ""),
     }
-    said = {key: value for key, value in words.items() if value}
-    return a_node(name, cpu="64", gpus=gpus, labels=said)
+    nonempty = {key: value for key, value in words.items() if value}
+    return a_node(name, cpu="64", gpus=gpus, labels=nonempty)
 
 
 def of(tier: str, gpus: int = 1, *, hardware: str = "", **more: Any) -> Pod:
     labels = {vocabulary.TIER_LABEL: tier, vocabulary.HARDWARE_TIER_LABEL: hardware}
-    said = {key: value for key, value in labels.items() if value}
-    return a_pod("p", gpus=gpus, labels=said, **more)
+    nonempty = {key: value for key, value in labels.items() if value}
+    return a_pod("p", gpus=gpus, labels=nonempty, **more)
 
 
 def outcome(pods: list[Pod], nodes: list[Node]) -> set[str] | str:

@@ -135,7 +135,7 @@ class Scene:
             self.controller.on_event(WatchEvent(EventKind.DELETED, ("ns", name), gone, gone))
 
     def answer(self, kind: str, message: str, *, status: str = "True") -> None:
-        """The autoscaler's word about the request that stands, now."""
+        """The autoscaler sets a condition on the only request now."""
         (obj,) = self.store.requests.values()
         at = datetime.fromtimestamp(self.bench.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         row = {"type": kind, "status": status, "message": message, "lastTransitionTime": at}
@@ -180,5 +180,5 @@ def all_of(count: int, reason: str) -> dict[str, str]:
 
 def quota(**most: str) -> PlacementTables:
     limits = {"a": Quota.model_validate({"max": most})}
-    said = PolicyTables({}, {}, {}, (), sharing=Sharing.model_validate({}), quotas=limits)
-    return PlacementTables(policy=said)
+    policy = PolicyTables({}, {}, {}, (), sharing=Sharing.model_validate({}), quotas=limits)
+    return PlacementTables(policy=policy)

@@ -28,14 +28,14 @@ def a_request(attempt: int = 1, *, digest: str = "same", **more: Any) -> Provisi
 FAILED = a_request(phase=Phase.FAILED, since=1000.0)
 THIRD = a_request(3, phase=Phase.FAILED, since=1000.0)
 OTHER = a_request(digest="other")
-STANDS = a_request()
+CURRENT = a_request()
 
 
 @pytest.mark.parametrize(
-    ("standing", "requests", "epoch", "want"),
+    ("state", "requests", "epoch", "want"),
     [
-        pytest.param("wants", [], 0, Step(attempt=1), id="nothing stands: the first is made"),
-        pytest.param("wants", [STANDS], 0, Step(), id="one stands: it is waited for"),
+        pytest.param("wants", [], 0, Step(attempt=1), id="no request exists: the first is created"),
+        pytest.param("wants", [CURRENT], 0, Step(), id="one exists: it is waited for"),
         pytest.param(
             "wants",
             [a_request(phase=Phase.PROVISIONED)],
@@ -52,7 +52,7 @@ STANDS = a_request()
         ),
         pytest.param(
             "wants",
-            [OTHER, STANDS],
+            [OTHER, CURRENT],
             0,
             Step(delete=(OTHER,)),
             id="one request too many: it is deleted",
@@ -74,16 +74,18 @@ STANDS = a_request()
             id="stopped between making the next and deleting the failed one",
         ),
         pytest.param("waits", [], 0, Step(), id="a gang that only waits requests nothing"),
-        pytest.param("waits", [OTHER, FAILED], 9e9, Step(), id="and keeps what stands"),
+        pytest.param("waits", [OTHER, FAILED], 9e9, Step(), id="and keeps existing requests"),
         pytest.param(
-            "done", [STANDS, OTHER], 0, Step(delete=(OTHER, STANDS)), id="who is done drops all"
+            "done",
+            [CURRENT, OTHER],
+            0,
+            Step(delete=(OTHER, CURRENT)),
+            id="a gang that is done deletes all",
         ),
     ],
 )
-def test_decide(
-    standing: str, requests: list[ProvisioningRequest], epoch: float, want: Step
-) -> None:
-    assert decide(ProvisioningState(standing), "same", requests, epoch=epoch) == want
+def test_decide(state: str, requests: list[ProvisioningRequest], epoch: float, want: Step) -> None:
+    assert decide(ProvisioningState(state), "same", requests, epoch=epoch) == want
 
 
 def test_pauses_double_up_to_half_an_hour() -> None:

@@ -123,8 +123,8 @@ def test_no_request_for_a_recreated_member_with_another_uid() -> None:
         await scene.passes(5)
         return scene.requested(), scene.event_notes("ProvisioningFailed")[0]
 
-    said = "cannot create a ProvisioningRequest, retrying: "
-    assert play(run) == ([], f"{said}pod ns/g-0 was replaced by another pod")
+    prefix = "cannot create a ProvisioningRequest, retrying: "
+    assert play(run) == ([], f"{prefix}pod ns/g-0 was replaced by another pod")
 
 
 def test_retries_of_a_denied_request_back_off() -> None:

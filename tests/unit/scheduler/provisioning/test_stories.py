@@ -260,17 +260,17 @@ def test_the_controller_waits_before_it_requests_nodes(seconds: int, want: list[
 
 
 @pytest.mark.parametrize(
-    ("lasts", "want"),
+    ("duration", "want"),
     [
         pytest.param("90s", [], id="a start reserved soon is waited for"),
         pytest.param("1h", [("1", [3])], id="one reserved late is not"),
     ],
 )
-def test_no_request_if_the_gang_starts_soon(lasts: str, want: list[Any]) -> None:
+def test_no_request_if_the_gang_starts_soon(duration: str, want: list[Any]) -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="3")
-        notes = {"scheduling.kubenexus.io/expected-duration": lasts}
+        notes = {"scheduling.kubenexus.io/expected-duration": duration}
         began = {"phase": "Running", "startTime": "1970-01-01T00:01:40Z"}
         scene.bench.pod("r", cpu="3", node="n", owner="job", status=began, annotations=notes)
         scene.gang(3)
@@ -341,10 +341,10 @@ def test_a_missing_kind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     scene = Scene(FakeRequests(), served=False)
     for served in (False, False, True, False):
         scene.controller.served(served)
-    said = [
+    logged = [
         row.getMessage() for row in caplog.records if "cannot request nodes" in row.getMessage()
     ]
-    assert len(said) == 2
+    assert len(logged) == 2
 
 
 def test_a_request_includes_members_that_a_leader_will_create() -> None:

@@ -67,7 +67,7 @@ async def the_quota_covers_none(scene: Scene) -> None:
         pytest.param(
             the_gang_is_partial,
             {f"g-{i}": "Unschedulable" for i in (1, 2, 3)},
-            id="all that are missing of a gang that is half bound",
+            id="all missing members of a partial gang",
         ),
         pytest.param(
             members_are_created_later, all_of(4, "Unschedulable"), id="those that come later"

@@ -68,6 +68,6 @@ def test_a_missing_kubeconfig_is_one_line_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], root_logger: logging.Logger
 ) -> None:
     code = app.main(app.Options(kubeconfig=tmp_path / "none"))
-    said = capsys.readouterr().err
-    assert (code, said.count("\n"), said.startswith("error: ")) == (2, 1, True)
-    assert str(tmp_path / "none") in said
+    stderr = capsys.readouterr().err
+    assert (code, stderr.count("\n"), stderr.startswith("error: ")) == (2, 1, True)
+    assert str(tmp_path / "none") in stderr

@@ -137,8 +137,8 @@ class Scenario:
         quotas = {name: Quota.model_validate(self.quota(name)) for name in TENANTS}
         sharing = Sharing.model_validate({"tenants": names})
         backfill = Backfill.model_validate({"overrun": self.overrun})
-        said = PolicyTables({}, {}, {}, (), sharing=sharing, quotas=quotas, backfill=backfill)
-        return PlacementTables(policy=said)
+        policy = PolicyTables({}, {}, {}, (), sharing=sharing, quotas=quotas, backfill=backfill)
+        return PlacementTables(policy=policy)
 
 
 def unit_of(pod: str) -> str:

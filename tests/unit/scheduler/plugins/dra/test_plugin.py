@@ -1,4 +1,4 @@
-"""Claims in plans: who gets which devices on which node, and what is taken requeued."""
+"""Claims in plans: which pod gets which devices on which node, and what is taken requeued."""
 
 from typing import Any
 
@@ -295,11 +295,11 @@ def test_numa_alignment_of_devices(numa: tuple[int, ...], policy: str, want: str
     snapshot = a_host(numa=numa)
     pod = a_pod_with_claims("p", "one", numa=policy, cpu="2", memory="1Gi")
     found = plan(units([pod])[0], snapshot)
-    said = outcome(snapshot, pod)
+    shown = outcome(snapshot, pod)
     if isinstance(found, Placed):
         zones = "".join(str(zone) for zone in found.placements[0].assignment.numa)
-        said = f"{zones}: {said}"
-    assert said == want
+        shown = f"{zones}: {shown}"
+    assert shown == want
 
 
 def test_devices_near_the_pod_are_preferred() -> None:

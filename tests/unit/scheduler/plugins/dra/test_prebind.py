@@ -105,7 +105,7 @@ class Store:
                 status[field] = value
 
     def shown(self, name: str = "one") -> tuple[list[str], list[str]]:
-        """The devices of a claim, and who it is reserved for."""
+        """The devices of a claim, and the pods that it is reserved for."""
         status = self.claims[name]["status"]
         results = status.get("allocation", {}).get("devices", {}).get("results", [])
         return (

@@ -121,7 +121,7 @@ class OracleCluster:
         )
         return inside and selects(term.get("labelSelector"), labels_of(other))
 
-    # --- who is better where ---
+    # --- which nodes score higher ---
 
     def affinity_scores(self, pod: Json, names: list[str]) -> dict[str, int]:
         raw: dict[str, int] = {}

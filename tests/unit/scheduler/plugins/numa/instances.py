@@ -121,7 +121,7 @@ def draw(seed: int, *, levels: bool = True, spreads: bool = True) -> Instance:
     rng = random.Random(seed)
     while True:
         hosts = tuple(_host(rng, index) for index in range(rng.randint(2, 5)))
-        running_pods = tuple(pod for host in hosts for pod in _standing(rng, host))
+        running_pods = tuple(pod for host in hosts for pod in _running(rng, host))
         level = rng.choice(("", "", CLIQUE, RACK))
         spread = rng.choice(("packed", "packed", "packed", "isolated"))
         level, spread = level if levels else "", spread if spreads else "packed"
@@ -170,7 +170,7 @@ def _shared_out(rng: random.Random, gpus: int, zones: int) -> list[int]:
     return held
 
 
-def _standing(rng: random.Random, host: Host) -> Sequence[RunningPod]:
+def _running(rng: random.Random, host: Host) -> Sequence[RunningPod]:
     found: list[RunningPod] = []
     if rng.random() < 0.15 and all(zone.cpu > 1 for zone in host.zones):
         found.append(RunningPod(host.name, 1, 1))
@@ -321,12 +321,10 @@ def node(host: Host) -> Node:
 
 
 def running_pods(instance: Instance) -> list[tuple[Pod, str]]:
-    return [
-        (_standing_pod(index, pod), pod.host) for index, pod in enumerate(instance.running_pods)
-    ]
+    return [(_running_pod(index, pod), pod.host) for index, pod in enumerate(instance.running_pods)]
 
 
-def _standing_pod(index: int, pod: RunningPod) -> Pod:
+def _running_pod(index: int, pod: RunningPod) -> Pod:
     body: dict[str, Any] = {
         "numa": [zone for zone, _, _ in pod.shares],
         "gpus": list(pod.indices),

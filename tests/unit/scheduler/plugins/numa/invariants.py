@@ -123,11 +123,11 @@ def _capacities(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
 
 
 def _company(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
-    """Who shares NUMA nodes with whom."""
+    """Which pods share NUMA nodes."""
     tenants: dict[int, list[tuple[str, bool]]] = {}
     for pod in instance.running_pods:
         for zone in pod.zones if pod.host == host.name else ():
-            tenants.setdefault(zone, []).append(("a standing pod", pod.isolated))
+            tenants.setdefault(zone, []).append(("a running pod", pod.isolated))
     bound_members: Counter[int] = Counter()
     for member, body in rows:
         bound_members.update(body.get("numa", []))

@@ -1,4 +1,4 @@
-"""The insides of hosts: choosing in them, keeping their books."""
+"""NUMA nodes and GPUs of hosts: the allocator's choice, and the usage that it charges."""
 
 from typing import Any
 

@@ -6,7 +6,7 @@ Random histories with restarts: nothing inside a host is assigned twice, and a r
     strangers are bound beside them         └── restart: read anew from what the API server keeps
 
 The state that is checked is made from the pods' annotations alone (`invariants`); after each
-step the books that a new process would build from the same objects are compared with the old ones.
+step the state that a new process would build from the same objects is compared with the present.
 """
 
 import json
@@ -117,7 +117,7 @@ class Live:
 
 
 class Hosts(RuleBasedStateMachine):
-    """One scheduler's picture of a few hosts."""
+    """One scheduler's state of a few hosts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -168,9 +168,9 @@ def test_pods_share_an_assumed_volume() -> None:
 def test_pods_with_a_node_get_no_assumed_volume() -> None:
     snapshot = Snapshot.of([a_host("a")])
     put(snapshot, *CLASSES, a_claim("c0"), a_volume("pa", on="a"))
-    standing = a_pod("standing", node="a", volumes=mounting("c0"))
-    snapshot.charge(standing, "a")
-    assert not snapshot.volumes.decision(standing, "a")
+    running = a_pod("running", node="a", volumes=mounting("c0"))
+    snapshot.charge(running, "a")
+    assert not snapshot.volumes.decision(running, "a")
 
 
 def test_a_pod_on_a_node_without_a_volume_has_unmatched_pvcs() -> None:
@@ -238,7 +238,7 @@ def answers(snapshot: Snapshot) -> list[object]:
 def test_uncharge_is_the_exact_opposite_of_charge(pods: list[Pod], rng: random.Random) -> None:
     """In any order, the state is the same as before."""
     snapshot = a_snapshot_with_volumes()
-    state, said = snapshot.state(), answers(snapshot)
+    state, answered = snapshot.state(), answers(snapshot)
     taken = [(pod, rng.choice([0, 1])) for pod in pods]
     for pod, row in taken:
         snapshot.volumes.charge(pod, row, NO_ASSIGNMENT)
@@ -247,7 +247,7 @@ def test_uncharge_is_the_exact_opposite_of_charge(pods: list[Pod], rng: random.R
     rng.shuffle(taken)
     for pod, row in taken:
         snapshot.volumes.uncharge(pod, row, NO_ASSIGNMENT)
-    assert (snapshot.state(), answers(snapshot)) == (state, said)
+    assert (snapshot.state(), answers(snapshot)) == (state, answered)
 
 
 @settings(max_examples=30, deadline=None)
@@ -263,7 +263,7 @@ def test_a_deleted_node_leaves_no_state(pods: list[Pod]) -> None:
 
 @pytest.mark.parametrize("late", [True, False], ids=["made for its first pod", "bound at once"])
 def test_objects_may_arrive_in_any_order(late: bool) -> None:
-    """Watches keep no order among each other: the last picture counts, not the way to it."""
+    """Watches keep no order among each other: the last state counts, not the order of events."""
     claim = a_claim(class_name=MADE) if late else a_claim(volume="pv")
     objects = [*CLASSES, claim, a_csi_volume("pv"), a_csi_node("a", csi=0), a_csi_node("b", csi=1)]
     want = None
@@ -274,12 +274,12 @@ def test_objects_may_arrive_in_any_order(late: bool) -> None:
         for obj in objects:
             put(snapshot, obj)
             list(snapshot.volumes.filter(a_pod(volumes=mounting("data")), snapshot.table.alive))
-        said = [
+        answered = [
             (reason, rows.tolist())
             for reason, rows in snapshot.volumes.filter(
                 a_pod(volumes=mounting("data")), snapshot.table.alive
             )
         ]
-        want = said if want is None else want
-        assert said == want
+        want = answered if want is None else want
+        assert answered == want
     assert want

@@ -1,4 +1,4 @@
-"""Plans whose pods wait for volumes: who is bound when, and who is planned meanwhile."""
+"""Plans whose pods wait for volumes: which pod is bound when, and which is planned meanwhile."""
 
 import asyncio
 from typing import Any
@@ -87,14 +87,14 @@ def test_a_pod_is_bound_when_its_volume_is_and_does_not_block_others() -> None:
         bench.pod("plain")
         await bench.scheduler.drain()
         await turns()
-        before, flying = bench.api.nodes(), bench.scheduler.binding_cycles.pods_in_flight
+        before, in_flight = bench.api.nodes(), bench.scheduler.binding_cycles.pods_in_flight
         put(bench, claims.objects["data"])
         bind(bench, "data")
         await bench.settle()
-        return before, flying, bench.api.nodes()
+        return before, in_flight, bench.api.nodes()
 
-    before, flying, after = asyncio.run(story())
-    assert (before, flying) == ({"p": "", "plain": "a"}, 0)
+    before, in_flight, after = asyncio.run(story())
+    assert (before, in_flight) == ({"p": "", "plain": "a"}, 0)
     assert after == {"p": "a", "plain": "a"}
 
 

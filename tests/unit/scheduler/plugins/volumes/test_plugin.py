@@ -1,4 +1,4 @@
-"""Which nodes a pod's volumes leave open, and what is said of the others."""
+"""Which nodes a pod's volumes leave open, and what the filter reports of the others."""
 
 from typing import Any
 

@@ -73,8 +73,8 @@ async def long_pod_waits(bench: Bench) -> None:
 )
 async def guarantee_before_a_start_reservation(bench: Bench) -> None:
     quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
-    said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
-    await scene(bench, policy=PlacementTables(policy=said))
+    policy = PolicyTables({}, {}, {}, (), quotas={"t": quota})
+    await scene(bench, policy=PlacementTables(policy=policy))
     for name in ("first", "second"):
         pending_pod(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
         await bench.settle()

@@ -25,7 +25,9 @@ def of(tenant: str) -> dict[str, Any]:
     return {"labels": {"tenant.kubenexus.io/name": tenant}}
 
 
-async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priority: int) -> Bench:
+async def one_more(
+    limit: int, ends: str, tenant: str, duration: str | None, priority: int
+) -> Bench:
     """`ends` is the tenant of the pod that ends at the reserved start, `tenant` that of the new pod."""
     bench = Bench()
     bench.scheduler.adopt(tables(t={"max": {GPU: limit}}))
@@ -35,13 +37,13 @@ async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priori
     pending_pod(bench, "p", "1h", gpus=2, **of("t"))
     await bench.settle()
     await bench.settle(1.5)
-    pending_pod(bench, "more", lasts, priority=priority, preemptionPolicy="Never", **of(tenant))
+    pending_pod(bench, "more", duration, priority=priority, preemptionPolicy="Never", **of(tenant))
     await bench.settle()
     return bench
 
 
 @pytest.mark.parametrize(
-    ("limit", "ends", "tenant", "lasts", "priority", "waits"),
+    ("limit", "ends", "tenant", "duration", "priority", "waits"),
     [
         pytest.param(2, "u", "t", "400s", 0, True, id="it would use up reserved quota"),
         pytest.param(2, "u", "t", None, 0, True, id="its duration is unknown"),
@@ -55,12 +57,12 @@ async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priori
     ],
 )
 def test_quota_of_a_start_reservation(
-    limit: int, ends: str, tenant: str, lasts: str | None, priority: int, waits: bool
+    limit: int, ends: str, tenant: str, duration: str | None, priority: int, waits: bool
 ) -> None:
-    bench = asyncio.run(one_more(limit, ends, tenant, lasts, priority))
-    said = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
+    bench = asyncio.run(one_more(limit, ends, tenant, duration, priority))
+    exceeded = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
     estimated = [name for name, _ in bench.events(events.START_ESTIMATED)]
-    found = (estimated, bool(bench.api.nodes()["more"]), said)
+    found = (estimated, bool(bench.api.nodes()["more"]), exceeded)
     assert found == (["p"], not waits, [("more", WAITS)] if waits else [])
 
 

@@ -309,9 +309,9 @@ def test_events_report_each_change(story: Story, reported: list[str]) -> None:
         await story(scene)
         rows = [one for one in scene.bench.reports if one.reason.startswith("Reservation")]
         return [
-            said
+            text
             for one in rows
-            for said in (
+            for text in (
                 f"{one.reason} {_holder(one.regarding.kind, one.regarding.name)}",
                 one.note,
             )

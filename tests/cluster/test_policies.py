@@ -115,7 +115,7 @@ def test_policies_that_lose_what_they_depend_on_are_reported(
     in_force = {"Compiled": ("True", "Valid"), "Ready": ("True", "InForce")}
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
     assert kubectl("delete", "platformpolicy", f"tiers-{namespace}").returncode == 0
-    faulty = {"Compiled": ("False", "Invalid"), "Ready": ("False", "Faulty")}
+    faulty = {"Compiled": ("False", "Invalid"), "Ready": ("False", "Invalid")}
     eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy reported")
     refused = tried(kubectl, namespace)
     assert f"policy-{namespace}/has-owner" in refused.stderr, "the last good set must stay"

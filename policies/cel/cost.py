@@ -51,7 +51,7 @@ class CallCost(IntEnum):
     SEARCH = 3  # the product of the first and the rest
     MEMBER = 4  # the first argument against every item of the second
     PAIRS = 5  # every item against every other
-    WHOLE = 6  # all inputs, whatever the arguments are
+    WHOLE = 6  # all inputs, with any arguments
     COLLECT = 7  # two for each item collected so far
 
 

@@ -61,7 +61,7 @@ class PodClass(Protocol):
 
     @property
     def queued(self) -> bool:
-        """Units with such pods are about to be planned, whatever a test finds."""
+        """Units with such pods are about to be planned, so they need no test."""
         ...
 
 

@@ -145,7 +145,7 @@ class ReviewHandler:
         )
 
     def _answer(self, path: str, review: Review, started: float) -> bytes:
-        """The answer; whatever raises on the way there is a denial of this review."""
+        """The answer; an exception on the way there is a denial of this review."""
         try:
             decision, policies = self._decision(path, review)
             body = _rendered(review, decision, audit.annotations(decision))

@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
 from policies.documents.tenancy import Quota
 from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler import fork
 from scheduler.fork import ForkPolicy
 from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.forks import EVERYTHING_IN_FORKS
+from tests.unit.scheduler.forks import ALWAYS, EVERYTHING_IN_FORKS
 from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import STARTED, backfill, pending_pod, running_pod
 
 pytestmark = pytest.mark.timeout(30)
 
+T = TypeVar("T")
 Story = Callable[[Bench], Awaitable[None]]
 
 
@@ -253,3 +256,49 @@ def test_explain_shows_the_start_and_the_units_ahead() -> None:
         {"expected": "1970-01-01T00:06:40Z", "waits_for": ["ns/r1", "ns/r2"], "ahead": []},
         {"expected": None, "waits_for": [], "ahead": ["ns/g"]},
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "reserved"),
+    [
+        pytest.param(lambda bench: None, True, id="nothing changed"),
+        pytest.param(lambda bench: bench.drop_node("n1"), False, id="a node is gone"),
+        pytest.param(
+            lambda bench: running_pod(bench, "endless", "n2"),
+            False,
+            id="a pod without a known end took the capacity",
+        ),
+    ],
+)
+def test_an_estimate_of_a_fork_is_confirmed_on_the_present_cluster(
+    change: Callable[[Bench], None], reserved: bool
+) -> None:
+    async def run() -> bool:
+        release = asyncio.Event()
+
+        async def held(work: Callable[[], T], *, seconds: float) -> T:
+            result = await fork.run(work, seconds=seconds)
+            await release.wait()
+            return result
+
+        bench = Bench(fork=ForkPolicy(held, pods_in_loop=ALWAYS))
+        bench.scheduler.adopt(backfill())
+        for node in ("n1", "n2"):
+            bench.node(node, gpus=2)
+        running_pod(bench, "r1", "n1", "300s")
+        running_pod(bench, "r2", "n2", "200s")
+        for number in range(2):
+            pending_pod(bench, f"g{number}", "1h", gpus=2, gang=("g", 2))
+        await bench.scheduler.drain()
+        bench.now += 1.5
+        await bench.scheduler.drain()
+        controller = bench.scheduler.tenancy.backfill
+        assert controller.estimating
+        await asyncio.sleep(0)  # the process is forked
+        change(bench)
+        release.set()
+        while controller.estimating:
+            await asyncio.sleep(0.001)
+        return bool(controller.start_reservations())
+
+    assert asyncio.run(run()) is reserved

@@ -7,12 +7,16 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 
+from policies import vocabulary
 from scheduler import fork
 from scheduler.fork import ForkError, ForkPolicy
+from scheduler.model.gang import GangKey
+from scheduler.tenancy.preemption.evaluator import names_of
+from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.forks import ALWAYS, at_once
 from tests.unit.scheduler.tenancy import oracles
-from tests.unit.scheduler.tenancy.builders import tenant_pod
+from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     remove_evicted,
@@ -208,3 +212,59 @@ def test_searches_in_forks_leave_limits_intact(scenario: Scenario) -> None:
     story = Story(scenario, fork=ForkPolicy(at_once, after=ALWAYS))
     asyncio.run(story.play(longer=200.0))
     assert story.api.broken == []
+
+
+def _a_node_is_added(bench: Bench) -> None:
+    bench.node("p", gpus=2)
+    bench.node("q", gpus=2)
+
+
+def _a_guarantee_protects_a_victim(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(b={"guaranteed": {GPU: 4}}))
+
+
+def _a_budget_allows_one_victim(bench: Bench) -> None:
+    budget = {
+        "metadata": {"name": "x", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    bench.scheduler.budgets.put(DisruptionBudget.read(budget))
+
+
+@pytest.mark.parametrize(
+    ("change", "confirmed"),
+    [
+        pytest.param(lambda bench: None, ["low-n", "low-o"], id="nothing changed"),
+        pytest.param(lambda bench: bench.delete("low-n"), None, id="a victim ended"),
+        pytest.param(lambda bench: bench.drop_node("n"), None, id="a node is gone"),
+        pytest.param(_a_node_is_added, None, id="the unit fits without victims"),
+        pytest.param(_a_guarantee_protects_a_victim, None, id="a guarantee would be breached"),
+        pytest.param(_a_budget_allows_one_victim, None, id="a budget would be exceeded"),
+    ],
+)
+def test_what_confirms_the_victims_of_a_search(
+    change: Callable[[Bench], None], confirmed: list[str] | None
+) -> None:
+    """Two preemptible pods of b, and a gang of a that needs both nodes."""
+
+    async def scene() -> list[str] | None:
+        bench = Bench(fork=ForkPolicy(Held(), after=ALWAYS))
+        bench.scheduler.adopt(tables())
+        labels = {"app": "x", vocabulary.PREEMPTIBLE_LABEL: "true"}
+        for node in ("n", "o"):
+            bench.node(node, gpus=2)
+            tenant_pod(bench, "b", f"low-{node}", node=node, gpus=2, labels=labels)
+        for number in range(2):
+            tenant_pod(bench, "a", f"new{number}", gpus=2, gang=("new", 2))
+        await bench.scheduler.drain()
+        evaluator = bench.scheduler.tenancy.preemption._evaluator
+        unit = bench.scheduler.queue.unit(GangKey("ns", "new"))
+        assert unit is not None
+        found = evaluator.search(unit, evaluator.rules(unit))
+        assert found is not None
+        change(bench)
+        plan = evaluator.confirm(unit, names_of(found))
+        return None if plan is None else sorted(victim.pod.key.name for victim in plan.victims)
+
+    assert asyncio.run(scene()) == confirmed

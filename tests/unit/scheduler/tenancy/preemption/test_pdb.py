@@ -167,6 +167,8 @@ def test_a_budget_is_found_among_thousands_by_its_labels() -> None:
     names = [sorted(found.key[1] for found in budgets.of(pod))]
     budgets.put(budget("b-7", 1, spec={"selector": {"matchLabels": {"app": "other"}}}))
     names.append(sorted(found.key[1] for found in budgets.of(pod)))
+    budgets.put(budget("b-8", 1, spec={"selector": {"matchLabels": {"tier": "web"}}}))
+    names.append(sorted(found.key[1] for found in budgets.of(pod)))
     budgets.drop(budget("all", 1, spec={"selector": {}}))
     names.append(sorted(found.key[1] for found in budgets.of(pod)))
-    assert names == [["all", "b-7"], ["all"], []]
+    assert names == [["all", "b-7"], ["all"], ["all", "b-8"], ["b-8"]]

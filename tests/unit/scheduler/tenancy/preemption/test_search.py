@@ -16,7 +16,14 @@ from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.forks import ALWAYS, at_once
 from tests.unit.scheduler.tenancy import oracles
-from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
+from tests.unit.scheduler.tenancy.builders import (
+    GPU,
+    backfill,
+    pending_pod,
+    running_pod,
+    tables,
+    tenant_pod,
+)
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     remove_evicted,
@@ -268,3 +275,37 @@ def test_what_confirms_the_victims_of_a_search(
         return None if plan is None else sorted(victim.pod.key.name for victim in plan.victims)
 
     assert asyncio.run(scene()) == confirmed
+
+
+def test_a_unit_that_changed_meanwhile_gets_no_reserved_capacity() -> None:
+    async def scene() -> tuple[bool, int]:
+        held = Held()
+        bench = Bench(fork=ForkPolicy(held, after=ALWAYS))
+        await two_victims_and_a_gang(bench)
+        await bench.scheduler.drain()
+        await a_few_turns()
+        bench.delete("new0")
+        held.release.set()
+        preemption = bench.scheduler.tenancy.preemption
+        while preemption._searches.busy:
+            await asyncio.sleep(0)
+        return preemption.in_progress(GangKey("ns", "new")), len(bench.scheduler.cache.reserved)
+
+    assert asyncio.run(scene()) == (False, 0)
+
+
+def test_a_unit_without_victims_gets_a_start_reservation() -> None:
+    """The pod of the same priority stays until its end, so evicting the other one does not help."""
+
+    async def scene() -> list[str]:
+        bench = Bench(fork=ForkPolicy(at_once, after=ALWAYS))
+        bench.scheduler.adopt(backfill())
+        bench.node("n", gpus=2)
+        running_pod(bench, "stays", "n", "300s", priority=10)
+        running_pod(bench, "low", "n", "300s")
+        pending_pod(bench, "new", "1h", gpus=2, priority=10)
+        await bench.settle()
+        await bench.settle(1.5)
+        return [name for name, _ in bench.events("StartEstimated")]
+
+    assert asyncio.run(scene()) == ["new"]
